@@ -59,13 +59,13 @@ def plural(count: int, noun: str, many: str | None = None) -> str:
     return f"{count:,} {noun if count == 1 else many or noun + 's'}"
 
 
-MOST_BYTES = 4096
+MAX_REASON_BYTES = 4096
 """Bytes of the longest reason or message: a file of many columns must not fill results, the queue and logs."""
 
 _CUT = re.compile(r"… and ([0-9,]+) more characters$")
 
 
-def brief(text: str, most: int = MOST_BYTES) -> str:
+def brief(text: str, most: int = MAX_REASON_BYTES) -> str:
     """Return a text of at most so many bytes of UTF-8, at least 40: of a longer one the beginning, the rest counted."""
     if len(text.encode(errors="surrogatepass")) <= most:
         return text

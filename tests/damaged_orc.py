@@ -34,7 +34,7 @@ from acidlib.rows.files import InputFiles
 ROWS = 60
 READING = "pyorc reads the input"
 COPIED = "made with a copy of what cannot be decoded"
-_MOST_MEMORY = 256 << 20
+_MAX_MEMORY = 256 << 20
 OUT = "/t/base_0000009/bucket_00000"
 GROUPS = {
     "ints": "struct<a:bigint,b:int,c:smallint,d:tinyint,e:boolean,f:date>",
@@ -245,7 +245,7 @@ def judge(found: Trial, phase: Phase) -> str:
     before = resident()
     phase("engine", 20)
     made = run_engine(found)
-    if resident() - before > _MOST_MEMORY:
+    if resident() - before > _MAX_MEMORY:
         raise AssertionError(f"{(resident() - before) >> 20} MiB taken ({made})")
     if made != "made":
         return made

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from acidlib.model.units import MEBIBYTE
-from acidlib.planning.units import MOST_PARTS, part_bytes_on
+from acidlib.planning.units import MAX_PARTS, part_bytes_on
 from acidlib.service.plan import JOINING, PLANNING
 from acidlib.service.run import places_in_flight
-from acidlib.service.schedule import MOST_JOBS, THREADS, DriverThreads, Scheduler, run_tasks
+from acidlib.service.schedule import MAX_JOBS, THREADS, DriverThreads, Scheduler, run_tasks
 from acidlib.service.services import Task
 
 
@@ -193,7 +193,7 @@ class _VirtualThreads(DriverThreads):
 
     def __init__(self, machine: _Machine) -> None:
         self._machine = machine
-        self._steps, self._jobs = _Pool(machine, THREADS), _Pool(machine, MOST_JOBS)
+        self._steps, self._jobs = _Pool(machine, THREADS), _Pool(machine, MAX_JOBS)
         self._ended: deque[Callable[[], None]] = deque()
         self.spent = 0.0
         """CPU of the step that is being taken."""
@@ -263,7 +263,7 @@ class _Place:
 def parts_of(length: int, costs: Costs, cores: int) -> int:
     """By how many tasks a bucket is rewritten."""
     part_bytes = part_bytes_on(cores, costs.part_bytes)
-    return min(length // part_bytes, MOST_PARTS) if length >= 2 * part_bytes else 1
+    return min(length // part_bytes, MAX_PARTS) if length >= 2 * part_bytes else 1
 
 
 def _task(length: int) -> Task:

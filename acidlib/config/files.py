@@ -37,9 +37,9 @@ def absolute_path(text: str) -> Path:
         raise RefusedError(f"Cannot find {text}: its user has no home directory") from None
 
 
-_MOST_BYTES = 4 << 20
+_MAX_BYTES = 4 << 20
 """Bytes of a file of settings, with all that it includes: parsed they take some 50 times as much memory."""
-_MOST_DEPTH = 100
+_MAX_DEPTH = 100
 """Elements of XML around another one."""
 _XINCLUDE = "{http://www.w3.org/2001/XInclude}"
 
@@ -55,7 +55,7 @@ def read_site(path: Path) -> dict[str, str]:
     return {} if data is None else dict(site.properties(_xml(path, data), (path,), 0))
 
 
-def read_bytes(path: Path, most: int = _MOST_BYTES) -> bytes | None:
+def read_bytes(path: Path, most: int = _MAX_BYTES) -> bytes | None:
     """Return the contents of a file; None if it does not exist.
 
     RefusedError for what is no regular file, such as a pipe or a device, and for more than `most` bytes; RetryError if
@@ -89,7 +89,7 @@ class _Site:
     """The reading of one file with all that it includes."""
 
     def __init__(self) -> None:
-        self._left = _MOST_BYTES
+        self._left = _MAX_BYTES
 
     def read(self, path: Path) -> bytes | None:
         """Return the contents of one more file; raises as `read_bytes`, for the bytes that are left."""
@@ -104,8 +104,8 @@ class _Site:
                read
         depth  elements around those of `parent`, of all these files
         """
-        if depth > _MOST_DEPTH:
-            raise CorruptError(f"Cannot read {files[-1]}: it has elements in more than {_MOST_DEPTH} others")
+        if depth > _MAX_DEPTH:
+            raise CorruptError(f"Cannot read {files[-1]}: it has elements in more than {_MAX_DEPTH} others")
         for item in parent:
             if item.tag == "property":
                 name = (item.findtext("name") or "").strip()
@@ -135,7 +135,7 @@ class _Site:
 
 _REFERENCE = re.compile(r"\$\{([^}$ ]+)\}")
 _VARIABLE = re.compile(r"env\.(.*?)(?:(:?-)(.*))?", re.DOTALL)
-_MOST_REFERENCES = 20
+_MAX_REFERENCES = 20
 
 
 def expand(
@@ -164,7 +164,7 @@ def expand(
 
     def expanded(name: str, text: str) -> str:
         result = text
-        for _ in range(_MOST_REFERENCES):
+        for _ in range(_MAX_REFERENCES):
             match = _REFERENCE.search(result)
             value = None if match is None else value_of(match[1])
             if match is None or value is None:
@@ -173,6 +173,6 @@ def expand(
                 return text
             result = result[: match.start()] + value + result[match.end() :]
         shown = MASK if is_secret(name) else text
-        raise CorruptError(f"Cannot use {name}={shown}: its references lead to more than {_MOST_REFERENCES}")
+        raise CorruptError(f"Cannot use {name}={shown}: its references lead to more than {_MAX_REFERENCES}")
 
     return {name: expanded(name, text) for name, text in properties.items()}

@@ -39,7 +39,7 @@ class Layer(enum.IntEnum):
         return _LABELS[self]
 
 
-_MOST_TOML, _MOST_DOTS = 256 << 10, 100
+_MAX_TOML_BYTES, _MAX_DOTS = 256 << 10, 100
 """Bytes of a TOML file, and dots in one of its lines."""
 _HADOOPS = ("dfs.", "fs.", "hadoop.")
 """Prefixes of Hadoop's properties, which are no settings."""
@@ -185,7 +185,7 @@ def read_toml(path: Path) -> dict[str, str]:
     Raises `CorruptError` for a damaged file, also one whose values are nested too deeply to be parsed; `RefusedError`
     for a missing file and other types; and as `read_bytes` does.
     """
-    data = read_bytes(path, _MOST_TOML)
+    data = read_bytes(path, _MAX_TOML_BYTES)
     if data is None:
         raise RefusedError(f"Cannot read settings from {path}: there is no such file")
 
@@ -201,8 +201,8 @@ def read_toml(path: Path) -> dict[str, str]:
                 raise RefusedError(f"Cannot use {prefix}{name} from {path}: it is neither a text nor a number")
 
     # the parser keeps each beginning of a dotted name, which takes the square of its parts in memory
-    if any(line.count(b".") > _MOST_DOTS for line in data.splitlines()):
-        raise CorruptError(f"Cannot read {path}: a line has more than {_MOST_DOTS} dots")
+    if any(line.count(b".") > _MAX_DOTS for line in data.splitlines()):
+        raise CorruptError(f"Cannot read {path}: a line has more than {_MAX_DOTS} dots")
     try:
         return dict(flattened(tomllib.loads(data.decode()), ""))
     except RecursionError:

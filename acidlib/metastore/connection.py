@@ -158,7 +158,7 @@ def effect_of(call: str) -> Effect:
 
 
 _READ_AHEAD = 1 << 16
-_LONGEST_REASON = 300
+_MAX_REASON_CHARACTERS = 300
 _SETTINGS_HINT = "is it a metastore, with the same settings of framed transport, TLS and SASL?"
 _HTTP_HINT = "is it a metastore behind HTTP, with the same setting of TLS?"
 
@@ -168,7 +168,7 @@ _APACHE = re.compile(r"[4-9]\.\d+\.\d+(-(alpha|beta)-\d+|-SNAPSHOT)?")
 _SERVER_ERRORS = (TException, ApacheException)
 
 _FIRST_ATTEMPTS = 3
-_LONGEST_WAIT_SECONDS = 30
+_MAX_WAIT_SECONDS = 30
 
 
 class UnknownCallError(RefusedError):
@@ -331,7 +331,7 @@ def _one_line(error: Exception) -> str:
     head, colon, rest = line.partition(": ")
     if colon and rest and " " not in head and "." in head and head.endswith(("Exception", "Error")):
         line = rest
-    return line if len(line) <= _LONGEST_REASON else line[: _LONGEST_REASON - 3] + "..."
+    return line if len(line) <= _MAX_REASON_CHARACTERS else line[: _MAX_REASON_CHARACTERS - 3] + "..."
 
 
 class _AttemptFailedError(RetryError):
@@ -511,7 +511,7 @@ class MetastoreClient:
     def _repeat(self, attempts: int, attempt: Callable[[], T]) -> T:
         retrying = Retrying(
             stop=stop_after_attempt(attempts),
-            wait=wait_exponential(multiplier=1, max=_LONGEST_WAIT_SECONDS),
+            wait=wait_exponential(multiplier=1, max=_MAX_WAIT_SECONDS),
             retry=retry_if_exception_type(_AttemptFailedError),
             sleep=self._sleep,
             reraise=True,

@@ -21,9 +21,9 @@ from acidlib.metastore.options import ConnectionOptions
 from acidlib.renewal import RENEWER, LeaseRenewer
 
 RETRIES_PER_TIMEOUT = 30
-LONGEST_RETRY_SECONDS = 5.0
+MAX_RETRY_SECONDS = 5.0
 CALLS_PER_TIMEOUT = 8
-FEWEST_TOGETHER, MOST_TOGETHER = 8, 1000
+MIN_TOGETHER, MAX_TOGETHER = 8, 1000
 """Transactions that get one heartbeat together: a range in which none is another's, between two multiples."""
 _ENDED_BETWEEN = 8
 """Ended transactions of ours that may lie between two of a range; for them the server does nothing, but looks."""
@@ -156,7 +156,7 @@ class Heartbeater:
         self._connect = connect
         self.clock = clock
         self._interval = interval_seconds
-        self._retry = min(interval_seconds, timeout_seconds / RETRIES_PER_TIMEOUT, LONGEST_RETRY_SECONDS)
+        self._retry = min(interval_seconds, timeout_seconds / RETRIES_PER_TIMEOUT, MAX_RETRY_SECONDS)
         self._connection: Hms | None = None
         self._mutex = threading.Lock()
         self._order = count()
@@ -266,9 +266,9 @@ class Heartbeater:
         """Return the leases that get their heartbeat together with this one, in the order of their transactions."""
         if lease.txn_id is None or lease.is_alone:
             return [lease]
-        leases, start = deque([lease]), lease.txn_id - lease.txn_id % MOST_TOGETHER
+        leases, start = deque([lease]), lease.txn_id - lease.txn_id % MAX_TOGETHER
         with self._mutex:
-            for step, add, end in ((-1, leases.appendleft, start - 1), (1, leases.append, start + MOST_TOGETHER)):
+            for step, add, end in ((-1, leases.appendleft, start - 1), (1, leases.append, start + MAX_TOGETHER)):
                 ended = 0
                 for txn_id in range(lease.txn_id + step, end, step):
                     other = self._by_txn.get(txn_id)
@@ -281,7 +281,7 @@ class Heartbeater:
                         ended += 1
                     else:
                         break
-        return [*leases] if len(leases) >= FEWEST_TOGETHER else [lease]
+        return [*leases] if len(leases) >= MIN_TOGETHER else [lease]
 
     def _send(self, lease: Lease) -> None:
         """Send a heartbeat. The lease is lost if its transaction or lock does not exist; after other errors, retry."""

@@ -21,7 +21,7 @@ from acidlib.metastore.options import ConnectionOptions, Endpoint, TlsOptions, n
 from acidlib.metastore.transactions import TransactionCalls
 from acidlib.metastore.transport import tls_context
 
-_LONGEST_DATA = 80
+_MAX_DATA_BYTES = 80
 # kazoo logs each attempt to connect; the errors raised here have their results
 _SILENT = logging.getLogger("acidlib.metastore.zookeeper")
 _SILENT.addHandler(logging.NullHandler())
@@ -149,6 +149,6 @@ def registered(
         except (ValueError, RefusedError):
             raise RefusedError(
                 f"Cannot find the metastore: the node {place}/{node} of the ZooKeeper {hosts} holds "
-                f"{content[:_LONGEST_DATA]!r}, which is not host:port"
+                f"{content[:_MAX_DATA_BYTES]!r}, which is not host:port"
             ) from None
     return tuple(dict.fromkeys(metastores))

@@ -168,7 +168,7 @@ def describe_holders(locks: Sequence[HeldLock]) -> str:
     return ", ".join(described) or "a lock that is gone by now"
 
 
-_FIRST_POLL_SECONDS, _LONGEST_POLL_SECONDS = 0.05, 1.0
+_FIRST_POLL_SECONDS, _MAX_POLL_SECONDS = 0.05, 1.0
 
 
 def wait_until_granted(
@@ -199,7 +199,7 @@ def wait_until_granted(
             holders = {lock.lock_id: lock for part in wanted for lock in blocking_locks(locks, part, lock_id=lock_id)}
             raise refusal(refused, [holders[number] for number in sorted(holders)])
         sleep(min(pause, remaining))
-        pause = min(2 * pause, _LONGEST_POLL_SECONDS)
+        pause = min(2 * pause, _MAX_POLL_SECONDS)
         state = hms.check_lock(lock_id, txn_id=txn_id)
     if state is not LockState.ACQUIRED:
         raise ConflictError(f"{refused}: the metastore answered {state.name}; call again")

@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 _LAYERS = {Protection.AUTHENTICATION: 1, Protection.INTEGRITY: 2, Protection.PRIVACY: 4}
 _SPNEGO = "1.3.6.1.5.5.2"
-_LARGEST_MESSAGE = (1 << 24) - 1
+_MAX_MESSAGE_BYTES = (1 << 24) - 1
 # while new tickets of a keytab are fetched, no other thread may read their cache
 _ONE_AT_A_TIME = threading.Lock()
 _renewals = itertools.count(1)
@@ -111,7 +111,7 @@ class GssapiClient:
         if len(offer) != 4:
             raise KerberosFailure("the server does not say how messages are to be protected")
         self._layer = chosen_protection(offer[0], self._allowed)
-        largest = 0 if self._layer is Protection.AUTHENTICATION else _LARGEST_MESSAGE
+        largest = 0 if self._layer is Protection.AUTHENTICATION else _MAX_MESSAGE_BYTES
         choice = struct.pack(">I", _LAYERS[self._layer] << 24 | largest)
         self.complete = True
         return self._try(lambda: bytes(self._context.wrap(choice, False).message))

@@ -37,7 +37,7 @@ _MAX_PACKET = 1 << 29
 # the status bytes of the SASL login
 _START, _OK, _BAD, _ERROR, _COMPLETE = 1, 2, 3, 4, 5
 _MAX_CHALLENGE = 1 << 20
-_LONGEST_TEXT = 200
+_MAX_TEXT_CHARACTERS = 200
 
 
 class PlainClient:
@@ -348,14 +348,14 @@ def reason_of(error: OSError) -> str:
 def one_line(text: str) -> str:
     """Return a server's text as one line of printable characters, at most 200."""
     line = "".join(letter for letter in " ".join(text.split()) if letter.isprintable())
-    return line if len(line) <= _LONGEST_TEXT else line[: _LONGEST_TEXT - 3] + "..."
+    return line if len(line) <= _MAX_TEXT_CHARACTERS else line[: _MAX_TEXT_CHARACTERS - 3] + "..."
 
 
 _THRIFT = "application/x-thrift"
 _USER_HEADER = "x-actor-username"
 _HTTP_OK, _UNAUTHORIZED, _FORBIDDEN, _NOT_FOUND, _NO_POST = 200, 401, 403, 404, 405
 _REDIRECTS = range(300, 400)
-_LONGEST_READ = 800
+_MAX_READ_BYTES = 800
 
 
 class TurnedAway(ConnectionLost):
@@ -407,7 +407,7 @@ class HttpTransport(Transport):
         # text/plain if the header is missing, as in Hive's refusals
         kind = response.headers.get_content_type()
         status = f"{response.status} {one_line(response.reason)}".rstrip()
-        text = one_line(body[:_LONGEST_READ].decode("utf-8", "replace")) if kind == "text/plain" else ""
+        text = one_line(body[:_MAX_READ_BYTES].decode("utf-8", "replace")) if kind == "text/plain" else ""
         reason = f"{status}: {text}" if text else status
         if response.status in _REDIRECTS:
             # without the query, which may hold a secret

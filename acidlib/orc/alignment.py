@@ -31,7 +31,7 @@ from acidlib.model.units import ColumnMatching
 from acidlib.orc.columns import STRING_KINDS, Bytes, Column, Dictionary, Longs
 from acidlib.orc.kernels.texts import date_texts, decimal_texts, first_too_long, integer_texts, real_texts, repadded
 from acidlib.orc.proto import GREGORIAN_START_DAYS, Calendar, Kind
-from acidlib.orc.schema import MOST_SHOWN, TypeNode, shown
+from acidlib.orc.schema import MAX_SHOWN_CHARACTERS, TypeNode, shown
 from acidlib.wording import brief
 
 _INTEGER_WIDTH = {Kind.BYTE: 1, Kind.SHORT: 2, Kind.INT: 4, Kind.LONG: 8}
@@ -55,7 +55,7 @@ _DATE_CHARACTERS = 10
 _REAL_CHARACTERS = {Kind.FLOAT: 15, Kind.DOUBLE: 24}
 """Characters of the longest text, `-1.17549435E-38` and `-2.2250738585072014E-308`."""
 
-_LONGEST_CHAR, _MOST_DIGITS = 255, 38
+_MAX_CHAR, _MAX_DIGITS = 255, 38
 """Of Hive's CHAR and DECIMAL. A damaged footer may have more, and would have every value padded to that."""
 
 _FIRST_DAY, _LAST_DAY = -719_164, 2_932_896
@@ -65,7 +65,7 @@ Reals = NDArray[np.floating[Any]]
 Forms = NDArray[np.bytes_]
 _FORM, _REAL = "S32", 24
 _LOG_2 = float(np.log10(2))
-_LEAST_POWER, _MOST_WHOLE = 2.0**-23, 2.0**62
+_MIN_POWER, _MAX_WHOLE = 2.0**-23, 2.0**62
 """Java 8 to 25 agree on the texts of powers of two from the first, and of whole numbers below the second."""
 
 _WIDEST_DICTIONARY = 1 << 16
@@ -209,7 +209,7 @@ def names_note(target: TypeNode, source: TypeNode, matching: ColumnMatching) -> 
     columns, table = (f"({', '.join(row.field_names)})" for row in (source, target))
     if columns == table:
         columns, table = str(source), str(target)
-    columns, table = brief(columns, MOST_SHOWN), brief(table, MOST_SHOWN)
+    columns, table = brief(columns, MAX_SHOWN_CHARACTERS), brief(table, MAX_SHOWN_CHARACTERS)
     if goes_by_position(source, matching):
         if not matching.by_position:
             return f"files with the columns {columns}, which are no names, are read by position as {table}"
@@ -225,7 +225,7 @@ def conversions(alignment: Alignment) -> str | None:
     if not parts:
         return None
     named = [
-        f"{part.path.partition('.')[2]} from {brief(str(part.source), MOST_SHOWN)} to {shown(part.target)}"
+        f"{part.path.partition('.')[2]} from {brief(str(part.source), MAX_SHOWN_CHARACTERS)} to {shown(part.target)}"
         for part in parts[:3]
     ]
     more = [f"{len(parts) - 3} more"] if len(parts) > 3 else []
@@ -271,7 +271,7 @@ def type_change(target: TypeNode, source: TypeNode, generation: Reader) -> Chang
 def _has_room(target: TypeNode, characters: int) -> bool:
     """Return whether a STRING, VARCHAR or CHAR can hold every text of so many characters."""
     if target.kind is Kind.CHAR:
-        return characters <= target.maximum_length <= _LONGEST_CHAR
+        return characters <= target.maximum_length <= _MAX_CHAR
     return target.kind is Kind.STRING or target.maximum_length >= characters
 
 
@@ -289,7 +289,7 @@ def _longest_text(source: TypeNode, generation: Reader) -> int:
 
 def _is_known(source: TypeNode) -> bool:
     """Return whether a DECIMAL has a precision and scale of Hive's."""
-    return 1 <= source.precision <= _MOST_DIGITS and source.scale <= source.precision
+    return 1 <= source.precision <= _MAX_DIGITS and source.scale <= source.precision
 
 
 def _text_change(target: TypeNode, source: TypeNode) -> Change | None:
@@ -300,7 +300,7 @@ def _text_change(target: TypeNode, source: TypeNode) -> Change | None:
         return Change.COPY if kept else None
     if target.kind is Kind.CHAR and more == 0:
         return Change.COPY
-    padded = target.kind is Kind.CHAR and more > 0 and target.maximum_length <= _LONGEST_CHAR
+    padded = target.kind is Kind.CHAR and more > 0 and target.maximum_length <= _MAX_CHAR
     return Change.CONVERT if kept or padded else None
 
 
@@ -441,11 +441,11 @@ def _decimal_forms(reals: Reals, generation: Reader) -> Forms:
     sizes, (fractions, _) = np.abs(reals), np.frexp(reals)
     limits = np.finfo(reals.dtype)
     with np.errstate(invalid="ignore"):
-        is_power = (np.abs(fractions) == 0.5) & (sizes < _LEAST_POWER)
+        is_power = (np.abs(fractions) == 0.5) & (sizes < _MIN_POWER)
         is_odd = (
-            (sizes > 0) & (is_power | (sizes < limits.smallest_normal) | (sizes >= _MOST_WHOLE)) & np.isfinite(reals)
+            (sizes > 0) & (is_power | (sizes < limits.smallest_normal) | (sizes >= _MAX_WHOLE)) & np.isfinite(reals)
         )
-        is_whole = (sizes >= 2.0 ** (limits.nmant + 1)) & (sizes < _MOST_WHOLE)
+        is_whole = (sizes >= 2.0 ** (limits.nmant + 1)) & (sizes < _MAX_WHOLE)
     if is_odd.any():
         raise _depends_on_java(reals[is_odd])
     forms = reals.astype(_FORM)

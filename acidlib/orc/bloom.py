@@ -23,14 +23,14 @@ from acidlib.model.units import FilterSize
 from acidlib.orc.columns import INTEGER_KINDS, STRING_KINDS, Column, Longs, Mask, offsets_of
 from acidlib.orc.kernels import murmur
 from acidlib.orc.kernels.jit import Words
-from acidlib.orc.kernels.texts import MOST_DIGITS
+from acidlib.orc.kernels.texts import MAX_DIGITS
 from acidlib.orc.proto import GREGORIAN_START_DAYS, BloomFilterIndex, Kind
 from acidlib.orc.schema import TypeNode
 
 _WORD = 64
-_MOST_PER_ROW = 64
-_MOST_BITS = 1 << 26
-_MOST_FUNCTIONS = 64
+_MAX_BITS_PER_ROW = 64
+_MAX_BITS = 1 << 26
+_MAX_FUNCTIONS = 64
 _INT32_END = 1 << 31
 _NAN = 0x7FF8 << 48
 _ZEROS = np.array([0, -(2**63)], dtype=np.int64)
@@ -53,13 +53,13 @@ def size_of(index: Any, rows: int) -> FilterSize | None:
     """
     for entry in index.bloom_filter:
         bits = 8 * len(entry.utf8_bitset) or _WORD * len(entry.bitset)
-        fits = 0 < bits <= _most_bits(rows) and bits % _WORD == 0 and 1 <= entry.num_hash_functions <= _MOST_FUNCTIONS
+        fits = 0 < bits <= _most_bits(rows) and bits % _WORD == 0 and 1 <= entry.num_hash_functions <= _MAX_FUNCTIONS
         return FilterSize(bits, int(entry.num_hash_functions)) if fits else None
     return None
 
 
 def _most_bits(rows: int) -> int:
-    return min(_MOST_PER_ROW * rows, _MOST_BITS)
+    return min(_MAX_BITS_PER_ROW * rows, _MAX_BITS)
 
 
 def bloom_filters(column: Column, node: TypeNode, value_bounds: Longs, size: FilterSize, *, timezone: str) -> Any:
@@ -114,7 +114,7 @@ def _hashes(column: Column, node: TypeNode, group: slice, timezone: str) -> Word
     if kind is Kind.DECIMAL:
         hashes = np.empty(len(values), np.uint64)
         top = values >> 63 if column.high is None else column.high[group]
-        most_scale = node.scale if node.precision else MOST_DIGITS
+        most_scale = node.scale if node.precision else MAX_DIGITS
         return hashes if murmur.hash_decimals(values, top, secondary, most_scale, hashes) else None
     if kind is Kind.TIMESTAMP_INSTANT or (kind is Kind.TIMESTAMP and timezone == "UTC"):
         millis = np.empty(len(values), np.int64)

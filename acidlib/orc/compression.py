@@ -13,7 +13,7 @@ from acidlib.orc.kernels.jit import Bytes, Longs
 from acidlib.orc.proto import Compression
 
 _HEADER = 3
-_MOST_IN_CHUNK = (1 << 23) - 1
+_MAX_CHUNK_BYTES = (1 << 23) - 1
 _DEFLATE_LEVEL = 1
 _ZSTD_LEVEL = 3
 # The ratio of a stream to its compressed bytes that is assumed until it proves larger.
@@ -135,8 +135,8 @@ def compress(data: Bytes | bytes, codec: Compression, block_size: int) -> tuple[
         return view, None
     if codec not in _DEFLATE:
         raise RefusedError(f"Cannot write a file: compression {Compression(codec).name} is not supported")
-    if not 0 < block_size <= _MOST_IN_CHUNK:
-        raise ValueError(f"block size {block_size} is not within 1..{_MOST_IN_CHUNK}")
+    if not 0 < block_size <= _MAX_CHUNK_BYTES:
+        raise ValueError(f"block size {block_size} is not within 1..{_MAX_CHUNK_BYTES}")
     pieces: list[bytes | memoryview] = []
     sizes = []
     for start in range(0, len(view), block_size):

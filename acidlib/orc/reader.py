@@ -27,11 +27,11 @@ from acidlib.orc.columns import (
     Longs,
 )
 from acidlib.orc.compression import decompress
-from acidlib.orc.kernels.bytes_bits import MOST_OF_A_BYTE, Surplus, decode_bits, decode_bytes
-from acidlib.orc.kernels.ints import MOST_VALUES_PER_BYTE, decode_ints
+from acidlib.orc.kernels.bytes_bits import MAX_RUN_PER_BYTE, Surplus, decode_bits, decode_bytes
+from acidlib.orc.kernels.ints import MAX_VALUES_PER_BYTE, decode_ints
 from acidlib.orc.kernels.varints import decode_varints
 from acidlib.orc.proto import INDEX_STREAMS, Compression, Encoding, Kind, StreamKind
-from acidlib.orc.schema import MOST_COLUMNS, TypeNode, parse_types
+from acidlib.orc.schema import MAX_COLUMNS, TypeNode, parse_types
 
 JAVA_WRITER = 0
 CPP_WRITER = 1
@@ -52,7 +52,7 @@ _DECIMAL_BYTES = 16
 """Bytes of a decoded decimal, but for its scale."""
 _LARGE = 1 << 20
 """Bytes of a message whose parts are counted before it is parsed."""
-_MOST_ROWS = (1 << 31) - 1
+_MAX_ROWS = (1 << 31) - 1
 """Java counts the rows of a stripe in 32 bits."""
 MAX_SLOTS = 1 << 31
 """Values that a column of one stripe can have, nulls included."""
@@ -237,8 +237,8 @@ def _require_few_parts(footer: bytes, where: str, memory: Memory) -> None:
     if len(footer) <= _LARGE:
         return
     parts = parsed(proto.FooterParts, footer, f"the footer of {where}")
-    if len(parts.types) > MOST_COLUMNS:
-        raise RefusedError(f"Cannot read {where}: it has {len(parts.types):,} columns, more than {MOST_COLUMNS:,}")
+    if len(parts.types) > MAX_COLUMNS:
+        raise RefusedError(f"Cannot read {where}: it has {len(parts.types):,} columns, more than {MAX_COLUMNS:,}")
     count = sum(map(len, (parts.types, parts.stripes, parts.metadata, parts.statistics)))
     memory.require(count * _PARSED_PART, f"the footer of {where}")
 
@@ -273,7 +273,7 @@ def _stripes(footer: Any, limit: int, where: str) -> tuple[Stripe, ...]:
             footer_length=int(info.footer_length),
             rows=int(info.number_of_rows),
         )
-        if stripe.offset < end or stripe.offset + stripe.length > limit or stripe.rows > _MOST_ROWS:
+        if stripe.offset < end or stripe.offset + stripe.length > limit or stripe.rows > _MAX_ROWS:
             raise CorruptError(
                 f"Cannot read stripe {number} of {where}: its {stripe.rows} rows and {stripe.length} bytes at "
                 f"{stripe.offset} do not lie inside the file"
@@ -549,7 +549,7 @@ class StripeReader:
         version = 2 if self.encoding(node.column).kind in (Encoding.DIRECT_V2, Encoding.DICTIONARY_V2) else 1
 
         def decode(data: Bytes) -> Longs:
-            if count <= MOST_VALUES_PER_BYTE * len(data):
+            if count <= MAX_VALUES_PER_BYTE * len(data):
                 room.take(8 * count)
             return decode_ints(data, count, signed=signed, version=version, surplus=surplus)
 
@@ -557,7 +557,7 @@ class StripeReader:
 
     def _octets(self, node: TypeNode, count: int, room: Room, surplus: Surplus) -> Bytes:
         def decode(data: Bytes) -> Bytes:
-            if count <= MOST_OF_A_BYTE * len(data):
+            if count <= MAX_RUN_PER_BYTE * len(data):
                 room.take(count)
             return decode_bytes(data, count, surplus)
 
@@ -565,7 +565,7 @@ class StripeReader:
 
     def _bits(self, node: TypeNode, kind: StreamKind, count: int, room: Room, surplus: Surplus) -> Bytes:
         def decode(data: Bytes) -> Bytes:
-            if count <= 8 * MOST_OF_A_BYTE * len(data):
+            if count <= 8 * MAX_RUN_PER_BYTE * len(data):
                 room.take(count)
             return decode_bits(data, count, surplus)
 

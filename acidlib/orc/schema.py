@@ -37,7 +37,7 @@ _SIMPLE = {
     "timestamp with local time zone": Kind.TIMESTAMP_INSTANT,
     "date": Kind.DATE,
 }
-_LONGEST = {"char": (Kind.CHAR, 255), "varchar": (Kind.VARCHAR, 65_535)}
+_MAX_CHARACTERS = {"char": (Kind.CHAR, 255), "varchar": (Kind.VARCHAR, 65_535)}
 _NESTED = {
     "array": (Kind.LIST, 1),
     "map": (Kind.MAP, 2),
@@ -47,13 +47,13 @@ _NESTED = {
 _SIMPLE_NAMES = {kind: name for name, kind in _SIMPLE.items()}
 _NESTED_NAMES = {kind: name for name, (kind, _) in _NESTED.items()}
 _NOT_IN_ORC = frozenset({"void", "interval_year_month", "interval_day_time", "unknown"})
-_MOST_DIGITS, _DIGITS, _SCALE = 38, 10, 0
+_MAX_DIGITS, _DIGITS, _SCALE = 38, 10, 0
 _DEEPEST = 200
 
-MOST_SHOWN = 1000
+MAX_SHOWN_CHARACTERS = 1000
 """Bytes of the columns of a file in a message."""
 
-MOST_COLUMNS = 100_000
+MAX_COLUMNS = 100_000
 """Columns of a file, those of nested types too, that are read. A tree of so many takes 60 MB and two seconds."""
 
 _TYPE_NAME = re.compile(r"\s*([a-z_0-9 ]*[a-z_0-9])\s*", re.IGNORECASE | re.ASCII)
@@ -103,8 +103,8 @@ class TypeNode:
 
 
 _KNOWN: dict[tuple[bytes, ...], TypeNode] = {}
-_MOST_KNOWN = 16
-_LARGEST_KNOWN = 10_000
+_MAX_KNOWN_TYPES = 16
+_MAX_KNOWN_CHARACTERS = 10_000
 """Schemas that are kept, and columns of the largest of them, whose tree takes 6 MB."""
 
 
@@ -115,15 +115,15 @@ def parse_types(types: Any, *, where: str) -> TypeNode:
     """
     if not types:
         raise CorruptError(f"Cannot read the schema of {where}: its footer has no types")
-    if len(types) > MOST_COLUMNS:
-        raise RefusedError(f"Cannot read {where}: it has {len(types):,} columns, more than {MOST_COLUMNS:,}")
+    if len(types) > MAX_COLUMNS:
+        raise RefusedError(f"Cannot read {where}: it has {len(types):,} columns, more than {MAX_COLUMNS:,}")
     as_stored = tuple(message.SerializeToString() for message in types)
     known = _KNOWN.get(as_stored)
     if known is None:
         known = _tree(types, where)
-        if len(_KNOWN) >= _MOST_KNOWN:
+        if len(_KNOWN) >= _MAX_KNOWN_TYPES:
             _KNOWN.clear()
-        if len(types) <= _LARGEST_KNOWN:
+        if len(types) <= _MAX_KNOWN_CHARACTERS:
             _KNOWN[as_stored] = known
     return known
 
@@ -150,7 +150,7 @@ def _tree(types: Any, where: str) -> TypeNode:
             (kind is Kind.LIST and len(children) != 1)
             or (kind is Kind.MAP and len(children) != 2)
             or (kind is Kind.STRUCT and len(children) != len(message.field_names))
-            or max(len(message.field_names), len(message.attributes)) > MOST_COLUMNS
+            or max(len(message.field_names), len(message.attributes)) > MAX_COLUMNS
             or (children and kind not in (Kind.LIST, Kind.MAP, Kind.STRUCT, Kind.UNION))
         ):
             raise CorruptError(f"Cannot read the schema of {where}: type {column} has the wrong children")
@@ -177,7 +177,7 @@ def _tree(types: Any, where: str) -> TypeNode:
 
 def shown(node: TypeNode) -> str:
     """Return the text of a type for a message: of one of many columns the beginning, the rest counted."""
-    return brief(str(node), MOST_SHOWN)
+    return brief(str(node), MAX_SHOWN_CHARACTERS)
 
 
 def format_types(root: TypeNode) -> list[Any]:
@@ -332,8 +332,8 @@ class _Parser:
         if name in _SIMPLE:
             # parameters such as a zone or a precision are ignored, as in Hive
             node = TypeNode(column=column, kind=_SIMPLE[name])
-        elif name in _LONGEST:
-            kind, longest = _LONGEST[name]
+        elif name in _MAX_CHARACTERS:
+            kind, longest = _MAX_CHARACTERS[name]
             (length,) = self._numbers(parameters, 1, path) or (0,)
             if not 1 <= length <= longest:
                 raise self.misunderstood(path)
@@ -342,7 +342,7 @@ class _Parser:
             numbers = self._numbers(parameters, 2, path)
             # without parameters a decimal has ten digits, like columns from before Hive 0.13
             precision, scale = (*numbers, *(_DIGITS, _SCALE)[len(numbers) :])
-            if not 1 <= precision <= _MOST_DIGITS or scale > precision:
+            if not 1 <= precision <= _MAX_DIGITS or scale > precision:
                 raise self.misunderstood(path)
             node = TypeNode(column=column, kind=Kind.DECIMAL, precision=precision, scale=scale)
         else:

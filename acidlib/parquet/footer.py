@@ -18,7 +18,7 @@ from acidlib.parquet.thrift_compact import DamageError, Kind, Shape, Struct, Val
 
 MAGIC = b"PAR1"
 ENCRYPTED_MAGIC = b"PARE"
-MOST_FOOTER = 64 << 20
+MAX_FOOTER_BYTES = 64 << 20
 """Bytes of the largest footer that is read."""
 _DECODED = 10
 """Bytes of memory that a byte of a footer takes once it is decoded."""
@@ -238,7 +238,7 @@ def read_footer(source: SourceFile) -> Footer:
     sizes of columns that are too large. Such a file is copied as a whole (`alone`).
 
     Raises CorruptError when it is damaged or truncated, RefusedError for an encrypted file, one whose column chunks
-    lie in other files (a `_metadata` summary), and a footer of more than MOST_FOOTER bytes.
+    lie in other files (a `_metadata` summary), and a footer of more than MAX_FOOTER_BYTES bytes.
     """
     where = source.name
     if source.length < len(MAGIC) + _TRAILER:
@@ -254,8 +254,8 @@ def read_footer(source: SourceFile) -> Footer:
     if not footer_size or data_end < len(MAGIC):
         raise CorruptError(f"Cannot read {where}: a footer of {footer_size} bytes does not lie inside it")
     source.memory.require(_DECODED * footer_size, f"the footer of {where}")
-    if footer_size > MOST_FOOTER:
-        raise RefusedError(f"Cannot read {where}: its footer has {footer_size} bytes, more than {MOST_FOOTER}")
+    if footer_size > MAX_FOOTER_BYTES:
+        raise RefusedError(f"Cannot read {where}: its footer has {footer_size} bytes, more than {MAX_FOOTER_BYTES}")
     is_read = footer_size + _TRAILER <= size
     data = end[-_TRAILER - footer_size : -_TRAILER] if is_read else source.read(data_end, footer_size)
     try:

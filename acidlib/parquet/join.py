@@ -41,15 +41,15 @@ from acidlib.parquet.footer import (
 )
 from acidlib.parquet.thrift_compact import DamageError, Struct, decode, encode
 
-MOST_ROW_GROUPS = 32767
+MAX_ROW_GROUPS = 32767
 """`RowGroup.ordinal` has 16 bits."""
-MOST_JOINED_FOOTER = 32 << 20
+MAX_JOINED_FOOTER_BYTES = 32 << 20
 """Bytes of the footers of files that are joined: every reader holds the whole footer of the result."""
-_MOST_HEADER = 256
+_MAX_HEADER_BYTES = 256
 """Bytes to read for a bloom filter's header, which has no stated length; today it has less than 20."""
 _DECODED_INDEX = 100
 """Bytes of memory that a byte of an offset index takes: the least page of seven bytes is two structs."""
-_MOST_ROWS = (1 << 63) - 1
+_MAX_ROWS = (1 << 63) - 1
 
 _PAGES = (Metadata.DATA_PAGE, Metadata.DICTIONARY_PAGE, Metadata.INDEX_PAGE)
 _OFFSETS_OF_A_CHUNK = {Column.FILE_OFFSET, Column.OFFSET_INDEX, Column.OFFSET_INDEX_LENGTH, Column.COLUMN_INDEX}
@@ -96,7 +96,7 @@ def join_files(sink: SinkFile, footers: Sequence[Footer], data: DataFiles) -> li
             raise RefusedError(f"Cannot join {footer.name} with {footers[0].name}: they differ in {'; '.join(reasons)}")
     row_groups = sum(len(footer.row_groups) for footer in footers)
     rows = sum(footer.rows for footer in footers)
-    if row_groups > MOST_ROW_GROUPS or rows > _MOST_ROWS:
+    if row_groups > MAX_ROW_GROUPS or rows > _MAX_ROWS:
         raise RefusedError(
             f"Cannot join {len(footers)} files with {footers[0].name}: one file cannot hold {row_groups} "
             f"row groups of {rows} rows"
@@ -231,7 +231,7 @@ def bloom_filter(source: SourceFile, footer: Footer, chunk: Chunk) -> Region:
         return Region()
     where = f"the bloom filter at {chunk.bloom_filter}"
     limit = footer.data_end - chunk.bloom_filter
-    data = source.read(chunk.bloom_filter, min(_MOST_HEADER, limit))
+    data = source.read(chunk.bloom_filter, min(_MAX_HEADER_BYTES, limit))
     try:
         header, length, _ = decode(data, BLOOM_FILTER_HEADER)
     except DamageError as damage:

@@ -16,9 +16,9 @@ Value: TypeAlias = "int | bytes | Struct | list[Struct]"
 Struct: TypeAlias = "dict[int, Value]"
 """Field id to value: an integer, the content of a binary, structs of a nested shape, else the encoded bytes."""
 
-_MOST_DEPTH = 64
-_MOST_VARINT = 10
-_MOST_UNKNOWN = 8
+_MAX_DEPTH = 64
+_MAX_VARINT_BYTES = 10
+_MAX_UNKNOWN = 8
 
 
 class Kind(enum.IntEnum):
@@ -43,7 +43,7 @@ _BITS: dict[int, int] = {Kind.I16: 16, Kind.I32: 32, Kind.I64: 64}
 # sizes of the kinds of fixed size; in a list a boolean is a byte
 _FIXED: dict[int, int] = {Kind.TRUE: 1, Kind.FALSE: 1, Kind.I8: 1, Kind.DOUBLE: 8, Kind.UUID: 16}
 _STOP, _FALSE, _BINARY, _MAP, _STRUCT = 0, int(Kind.FALSE), int(Kind.BINARY), int(Kind.MAP), int(Kind.STRUCT)
-_MOST_KIND = max(Kind)
+_MAX_KIND = max(Kind)
 
 
 class DamageError(Exception):
@@ -116,7 +116,7 @@ class _Decoder:
             known = shape.kinds.get(last)
             if known is None:
                 name = f"{shape.name} field {last}"
-                if len(self.unknown) < _MOST_UNKNOWN and name not in self.unknown:
+                if len(self.unknown) < _MAX_UNKNOWN and name not in self.unknown:
                     self.unknown.append(name)
                 at = at if kind <= _FALSE else self._skip(at, kind, 0)
                 continue
@@ -178,7 +178,7 @@ class _Decoder:
         return (self._kind(byte & 15) if count else _STOP), count, at
 
     def _kind(self, code: int) -> int:
-        if not 0 < code <= _MOST_KIND:
+        if not 0 < code <= _MAX_KIND:
             raise DamageError(f"there is no type {code}")
         return code
 
@@ -188,12 +188,12 @@ class _Decoder:
         if value < 128:
             return value, at + 1
         value &= 127
-        for index in range(1, _MOST_VARINT):
+        for index in range(1, _MAX_VARINT_BYTES):
             byte = data[at + index]
             value |= (byte & 127) << 7 * index
             if byte < 128:
                 return value, at + index + 1
-        raise DamageError(f"a number has more than {_MOST_VARINT} bytes")
+        raise DamageError(f"a number has more than {_MAX_VARINT_BYTES} bytes")
 
     def _skip(self, at: int, kind: int, depth: int) -> int:
         """Return the position after a value that is encoded as an element, not as a field."""
@@ -202,8 +202,8 @@ class _Decoder:
         if kind == _BINARY:
             size, at = self._varint(at)
             return self._inside(at + size)
-        if depth > _MOST_DEPTH:
-            raise DamageError(f"values are nested deeper than {_MOST_DEPTH}")
+        if depth > _MAX_DEPTH:
+            raise DamageError(f"values are nested deeper than {_MAX_DEPTH}")
         if kind == _STRUCT:
             while True:
                 field, _, at = self._header(at, 0)

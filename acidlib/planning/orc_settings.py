@@ -51,9 +51,9 @@ _CODECS = {
     Generation.HIVE3: ("NONE", "ZLIB", "SNAPPY", "LZ4"),
     Generation.HIVE4: ("NONE", "ZLIB", "SNAPPY", "LZ4", "ZSTD"),
 }
-_LEAST_STRIDE, _MOST_STRIDE = 1000, (1 << 31) - 1
-_LEAST_BLOCK, _MOST_BLOCK = 1 << 10, (1 << 23) - 1
-_MOST_STRIPE = 1 << 30
+_MIN_STRIDE_ROWS, _MAX_STRIDE_ROWS = 1000, (1 << 31) - 1
+_MIN_BLOCK_BYTES, _MAX_BLOCK_BYTES = 1 << 10, (1 << 23) - 1
+_MAX_STRIPE_BYTES = 1 << 30
 
 
 def rewrite_settings(
@@ -75,16 +75,16 @@ def rewrite_settings(
         if values["compression"] not in _CODECS[generation]:
             raise option.refused(f"only {', '.join(_CODECS[generation])} can be written")
     if (option := _property(STRIDE, table, request)) and (stride := option.number()) > 0:
-        if not _LEAST_STRIDE <= stride <= _MOST_STRIDE:
-            raise option.refused(f"it is not from {_LEAST_STRIDE} to {_MOST_STRIDE}")
+        if not _MIN_STRIDE_ROWS <= stride <= _MAX_STRIDE_ROWS:
+            raise option.refused(f"it is not from {_MIN_STRIDE_ROWS} to {_MAX_STRIDE_ROWS}")
         values["stride"] = stride
     if option := _property(BLOCK, table, request):
-        values["block_bytes"] = min(max(option.positive(), _LEAST_BLOCK), _MOST_BLOCK)
+        values["block_bytes"] = min(max(option.positive(), _MIN_BLOCK_BYTES), _MAX_BLOCK_BYTES)
     by_name = settings.stated | values.keys()
     if option := _property(ENFORCE, table, request):
         values["block_enforced"] = option.text.lower() == "true"
     if option := _property(STRIPE, table, request):
-        values["stripe_bytes"] = min(option.positive(), _MOST_STRIPE)
+        values["stripe_bytes"] = min(option.positive(), _MAX_STRIPE_BYTES)
     if option := _property(BLOOM_COLUMNS, table, request):
         values["bloom_columns"] = option.text
     if option := _property(BLOOM_FPP, table, request):

@@ -51,10 +51,10 @@ _WAYS = {
     TEXT_INPUT_FORMAT: JoinWay.LINES,
 }
 
-MOST_JOINED_ROWS = 1 << 22
+MAX_JOINED_ROWS = 1 << 22
 """Rows of a joined stripe: their keys alone are 128 MiB in memory. Columns of few values take next to no bytes, so the
 stripe size is no bound there."""
-MOST_PARTS = 64
+MAX_PARTS = 64
 """Most tasks that share a bucket: with more, planning and joining their parts takes longer than each of them."""
 PART_BYTES_OF_A_SLOT = MEBIBYTE // 16
 
@@ -234,7 +234,7 @@ def plan_stripes(
     """Return actions in the order of the stripes, which is the order of their keys.
 
     A stripe is copied unless there is a reason against it. Others are rewritten, joined with their neighbours up to the
-    stripe size and `MOST_JOINED_ROWS`; a small stripe that could be copied joins such a group, or other small stripes.
+    stripe size and `MAX_JOINED_ROWS`; a small stripe that could be copied joins such a group, or other small stripes.
 
     most_decoded  bytes of memory of a column of stripes that are joined: texts that repeat are next to no bytes in a
                   file
@@ -252,7 +252,7 @@ def plan_stripes(
         else:
             fits = (
                 size + stripe.length <= settings.stripe_bytes
-                and rows + stripe.rows <= MOST_JOINED_ROWS
+                and rows + stripe.rows <= MAX_JOINED_ROWS
                 and decoded + stripe.decoded <= most_decoded
             )
             if rewritten and not (fits and rewritten[0].timezone == stripe.timezone):
@@ -318,7 +318,7 @@ def dealt_actions(actions: Mapping[int, StripeAction], part_bytes: int) -> tuple
     The largest are dealt first, each to the task that has least so far, so that all end at about the same time.
     """
     lengths = {number: action.length for number, action in actions.items() if not action.copy}
-    count = min(sum(lengths.values()) // part_bytes, len(lengths), MOST_PARTS) if part_bytes else 0
+    count = min(sum(lengths.values()) // part_bytes, len(lengths), MAX_PARTS) if part_bytes else 0
     if count < 2:
         return ()
     loads = [(0, task) for task in range(count)]

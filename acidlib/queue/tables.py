@@ -60,7 +60,7 @@ ERROR = "acidlib.error"
 
 _KEY_WIDTH = 32
 _ELLIPSIS = "..."
-_SHORTEST_ERROR = 16
+_MIN_ERROR_CHARACTERS = 16
 _HIVE_31 = re.compile(r"3\.1(\.\d{1,3})?")
 # SQLite gives only INTEGER columns its automatic treatment of 64-bit keys; elsewhere they are BIGINT
 _Long = BigInteger().with_variant(Integer(), "sqlite")
@@ -289,7 +289,7 @@ class RequestTable:
             if limit is not None:
                 room = limit - len(format_map({**entries, ERROR: ""})) - len(str(limit))
                 if len(error) > room:
-                    error = error[: room - len(_ELLIPSIS)] + _ELLIPSIS if room >= _SHORTEST_ERROR else ""
+                    error = error[: room - len(_ELLIPSIS)] + _ELLIPSIS if room >= _MIN_ERROR_CHARACTERS else ""
             if error:
                 entries[ERROR] = error
         return format_map(entries) if entries else None

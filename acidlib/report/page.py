@@ -96,8 +96,8 @@ class Page:
     notes: Texts = ()
 
 
-_MOST_SHOWN, _MOST_REASONS, _MOST_TABLES = 20, 10, 30
-_FEWEST_TO_COUNT = 21
+_MAX_SHOWN, _MAX_REASONS, _MAX_TABLES = 20, 10, 30
+_MIN_TO_COUNT = 21
 """Fewest places for a chart; the tables have each of fewer ones."""
 _UNKNOWN = "-"
 _NUMBERS = re.compile(r"\d[\d,._]*")
@@ -187,7 +187,7 @@ class Largest(Generic[T]):
         """Add a value of this size."""
         self.count += 1
         insort(self._kept, (size, value), key=lambda kept: -kept[0])
-        del self._kept[_MOST_SHOWN:]
+        del self._kept[_MAX_SHOWN:]
 
     @property
     def values(self) -> list[T]:
@@ -240,7 +240,7 @@ class _Reasons:
         reason: _Column[_Reason] = _Column(
             "Reason", lambda kind: kind.text, lambda kind: "for example " * (kind.count > 1) + kind.place
         )
-        return _table(title, kinds[:_MOST_REASONS], reason, *amounts, of=len(kinds), noun="reason", text=text)
+        return _table(title, kinds[:_MAX_REASONS], reason, *amounts, of=len(kinds), noun="reason", text=text)
 
 
 def _parts(words: Callable[[float], str], *parts: tuple[str, float, Tone]) -> list[Cell]:
@@ -506,10 +506,10 @@ class CompactionsSummary:
             yield Figure("Time of all places, side by side", _precise(all_of_it), parts=parts)
 
     def _charts(self, head: RunHead) -> Iterator[Table]:
-        if self._before.total() >= _FEWEST_TO_COUNT:
+        if self._before.total() >= _MIN_TO_COUNT:
             before, after = ("Places before", self._before, Tone.SECOND), ("Places after", self._after, Tone.FIRST)
             yield _deltas_chart(before, after)
-        if self._took.total() >= _FEWEST_TO_COUNT:
+        if self._took.total() >= _MIN_TO_COUNT:
             text = "From the claim of a place to its publication."
             yield _histogram("Time per place", text, "Time of a place", _SECONDS, ("Places", self._took, Tone.FIRST))
             began, ended = head.start_ms / 1000, head.end_ms / 1000
@@ -609,7 +609,7 @@ class InitiatorSummary:
                 Figure("Bytes in deltas", _size(sums["delta_bytes"])),
                 Figure("Bytes in bases", _size(sums["base_bytes"])),
             ]
-        if self._deltas_due.total() + self._deltas_left.total() >= _FEWEST_TO_COUNT:
+        if self._deltas_due.total() + self._deltas_left.total() >= _MIN_TO_COUNT:
             due = ("Places to compact", self._deltas_due, Tone.FIRST)
             charts = [_deltas_chart(due, ("Places left alone", self._deltas_left, Tone.QUIET))]
         return Page(
@@ -787,7 +787,7 @@ def status_page(head: RunHead, document: StatusDocument) -> Page:
         attention=[
             _table(
                 "Findings",
-                findings[:_MOST_SHOWN],
+                findings[:_MAX_SHOWN],
                 _Column(
                     "What",
                     lambda finding: finding.trouble,
@@ -806,7 +806,7 @@ def status_page(head: RunHead, document: StatusDocument) -> Page:
             ),
             _table(
                 "Open transactions and locks in the way of cleaning",
-                holders[:_MOST_SHOWN],
+                holders[:_MAX_SHOWN],
                 _Column(
                     "In the way",
                     lambda holder: f"{holder.first.kind} {holder.first.id}",
@@ -834,7 +834,7 @@ def status_page(head: RunHead, document: StatusDocument) -> Page:
             ),
             _table(
                 "Tables, the worst first",
-                tables[:_MOST_TABLES],
+                tables[:_MAX_TABLES],
                 _Column("Table", lambda table: f"{table.database}.{table.table}"),
                 _Column(
                     "Level",

@@ -75,7 +75,7 @@ _RATE_SECONDS = 1.0
 """Seconds before a rate is shown."""
 _ENOUGH = 10
 """The remaining time is shown once one in so many parts is done."""
-_BAR, _FIGURES, _LEAST_NAME = 24, 28, 16
+_BAR, _FIGURES, _MIN_NAME_CHARACTERS = 24, 28, 16
 
 
 class _Console(Console):
@@ -272,7 +272,7 @@ class TerminalProgress:
     def _open_bar(self) -> None:
         if self._console is None:
             return
-        room = max(_LEAST_NAME, self._console.width - _BAR - _FIGURES)
+        room = max(_MIN_NAME_CHARACTERS, self._console.width - _BAR - _FIGURES)
         name = TextColumn("{task.description}", markup=False, table_column=Column(max_width=room, no_wrap=True))
         figures = TextColumn("{task.fields[figures]}", markup=False, table_column=Column(no_wrap=True))
         columns = (name, BarColumn(bar_width=_BAR), MofNCompleteColumn(), TimeElapsedColumn(), figures)

@@ -323,7 +323,7 @@ def cancellations_text(cancellations: Iterable[Cancellation]) -> str:
     return "\n".join(lines)
 
 
-_MOST_IDS = 20
+_MAX_IDS = 20
 
 
 def places_text(places: Iterable[ShownPlace]) -> str:
@@ -337,8 +337,8 @@ def _place_lines(place: ShownPlace) -> Iterator[str]:
     if place.high_water_mark is not None:
         ids = f"rules of Hive {place.hive_version}; write ids up to {place.high_water_mark:,}"
         for state, listed in (("open", place.open_write_ids), ("rolled back", place.aborted_write_ids)):
-            more = f" and {len(listed) - _MOST_IDS:,} more" if len(listed) > _MOST_IDS else ""
-            ids += f"; {state}: {', '.join(map(str, listed[:_MOST_IDS]))}{more}" if listed else ""
+            more = f" and {len(listed) - _MAX_IDS:,} more" if len(listed) > _MAX_IDS else ""
+            ids += f"; {state}: {', '.join(map(str, listed[:_MAX_IDS]))}{more}" if listed else ""
         yield from wrapped(ids, "  ")
     yield from wrapped(place.error or "", "  ")
     if not (parts := place.parts):

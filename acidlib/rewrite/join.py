@@ -33,7 +33,7 @@ from acidlib.orc.statistics import stripe_statistics_are_true
 from acidlib.orc.writer import EncodedColumn, FileOptions, OrcWriter, encode_column
 from acidlib.parquet.footer import MAGIC as PARQUET_MAGIC
 from acidlib.parquet.footer import read_footer
-from acidlib.parquet.join import MOST_JOINED_FOOTER, MOST_ROW_GROUPS, check_joined, join_files
+from acidlib.parquet.join import MAX_JOINED_FOOTER_BYTES, MAX_ROW_GROUPS, check_joined, join_files
 from acidlib.rewrite.bucket import container_difference
 from acidlib.rewrite.output import (
     InputStripe,
@@ -106,7 +106,7 @@ def _parquet(source: SourceFile) -> JoinFacts:
         return JoinFacts(way=JoinWay.WHOLE, reason=footer.alone)
     group_key = hashlib.sha256(repr(footer.identity).encode()).hexdigest()
     reason = "only files of the same schema, writer and key-value metadata are joined"
-    share = max(len(footer.row_groups) / MOST_ROW_GROUPS, footer.size / MOST_JOINED_FOOTER)
+    share = max(len(footer.row_groups) / MAX_ROW_GROUPS, footer.size / MAX_JOINED_FOOTER_BYTES)
     return JoinFacts(way=JoinWay.ROW_GROUPS, group_key=group_key, reason=reason, share=min(share, 1.0))
 
 

@@ -35,7 +35,7 @@ from acidlib.rows.row_ids import StripeKeys
 
 _T = TypeVar("_T")
 _CODECS = frozenset({Compression.NONE, Compression.ZLIB, Compression.SNAPPY, Compression.LZ4, Compression.ZSTD})
-_BLOCKS_OF_A_COLUMN, _LEAST_ESTIMATE, _MOST_ESTIMATE = 20, 4 << 10, 256 << 10
+_BLOCKS_OF_A_COLUMN, _MIN_ESTIMATE, _MAX_ESTIMATE = 20, 4 << 10, 256 << 10
 
 
 def file_options(
@@ -89,7 +89,7 @@ def _block_size(root: TypeNode, inputs: Sequence[int], settings: RewriteSettings
     size = settings.block_bytes
     if not settings.block_enforced:
         share = settings.stripe_bytes // (_BLOCKS_OF_A_COLUMN * sum(1 for _ in root.walk()))
-        size = min(size, max(_LEAST_ESTIMATE, min(_MOST_ESTIMATE, 1 << (share - 1).bit_length())))
+        size = min(size, max(_MIN_ESTIMATE, min(_MAX_ESTIMATE, 1 << (share - 1).bit_length())))
     if "block_bytes" in settings.stated:
         return max([size, *(block for block in inputs if block <= settings.block_bytes)])
     return max(inputs, default=size)
@@ -172,7 +172,7 @@ def input_stripe(
 
 _VALUE = 8
 """Bytes of a decoded number."""
-_LONGEST_TEXT = 48
+_MAX_TEXT_CHARACTERS = 48
 """Bytes of the text of a number, day or DECIMAL that a column is converted to, with some to spare."""
 
 
@@ -196,7 +196,7 @@ def _largest_column(keys: StripeKeys, reader: StripeReader) -> int:
         size = rows if part.source is None else decoded_size(part.source, statistics, rows)
         for below in () if part.copyable else part.walk():
             if below.source is not None and below.converted is not None and below.target.kind in STRING_KINDS:
-                length = max(_LONGEST_TEXT, below.target.maximum_length)
+                length = max(_MAX_TEXT_CHARACTERS, below.target.maximum_length)
                 size += length * statistics[below.source.column].number_of_values
         sizes.append(size)
     return max(sizes, default=0)

@@ -19,14 +19,14 @@ from acidlib.orc.reader import StripeReader, Tail, read_tail
 from acidlib.orc.schema import TypeNode, is_acid, row_struct, shown
 from acidlib.orc.statistics import integer_range
 
-MOST_TAILS = 64
+MAX_TAILS = 64
 """Tails that are kept of files that are not open; the statistics of a file of many stripes may be megabytes."""
 
 
 class InputFiles:
     """The data files of one location, for one task: opened by their paths there, and each tail read once.
 
-    The last `MOST_TAILS` tails are kept for when the same task needs them again.
+    The last `MAX_TAILS` tails are kept for when the same task needs them again.
     """
 
     def __init__(self, location: Location, data: DataFiles) -> None:
@@ -48,18 +48,18 @@ class InputFiles:
             if source is None:
                 with closing(self.open(file)) as opened:
                     return self.tail(file, opened)
-            if len(self._tails) == MOST_TAILS:
+            if len(self._tails) == MAX_TAILS:
                 del self._tails[next(iter(self._tails))]
             self._tails[file.path] = read_tail(source)
         return self._tails[file.path]
 
 
-MOST_STRIPES = 16
+MAX_STRIPES = 16
 """Stripes of a bucket that stay open; the footer of one of thousands of columns may be a megabyte."""
 
 
 class OpenStripes:
-    """The last `MOST_STRIPES` opened stripes of some files: several readers need each, and its footer is read once."""
+    """The last `MAX_STRIPES` opened stripes of some files: several readers need each, and its footer is read once."""
 
     def __init__(self) -> None:
         self._kept: dict[tuple[str, int], StripeReader] = {}
@@ -68,7 +68,7 @@ class OpenStripes:
         """Return a stripe of a file, by its number."""
         key = tail.name, number
         if key not in self._kept:
-            if len(self._kept) == MOST_STRIPES:
+            if len(self._kept) == MAX_STRIPES:
                 del self._kept[next(iter(self._kept))]
             self._kept[key] = StripeReader(source, tail, number)
         return self._kept[key]

@@ -34,7 +34,7 @@ _TYPES = {
 _RANGES = {
     kind: (-(1 << bits - 1), (1 << bits - 1) - 1) for kind, bits in ((Kind.SHORT, 16), (Kind.INT, 32), (Kind.DATE, 32))
 }
-_MOST_BYTES = (1 << 31) - 1
+_MAX_BYTES = (1 << 31) - 1
 """Of the texts of an Arrow array with offsets of 32 bits, which is what Spark reads."""
 
 
@@ -164,7 +164,7 @@ def _in_range(values: Longs, kind: Kind) -> Longs:
 def _texts(column: Column, kind: Kind) -> pa.Array:
     binary = pa.binary()
     dictionary = column.dictionary
-    if dictionary is not None and max(int(dictionary.offsets[-1]), dictionary.entries) > _MOST_BYTES:
+    if dictionary is not None and max(int(dictionary.offsets[-1]), dictionary.entries) > _MAX_BYTES:
         # entries that no kept row has need not fit
         lengths = np.diff(dictionary.offsets)[column.values]
         _require_countable(int(lengths.sum()), "bytes of text")
@@ -191,7 +191,7 @@ def _texts(column: Column, kind: Kind) -> pa.Array:
 
 
 def _require_countable(number: int, what: str) -> None:
-    if number > _MOST_BYTES:
+    if number > _MAX_BYTES:
         raise RefusedError(f"{number} {what} in one stripe are more than an Arrow array can hold")
 
 

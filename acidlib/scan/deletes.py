@@ -24,10 +24,10 @@ SMALL_BYTES = 1 << 20
 SMALL_EVENTS = 1 << 17
 """Delete events of such a file, at most."""
 
-MOST_KEYS = 1 << 21
+MAX_KEYS = 1 << 21
 """Keys that are kept, of 24 bytes each."""
 
-MOST_FILES = 10_000
+MAX_FILES = 10_000
 """Files of which keys are kept, or known to be none."""
 
 
@@ -77,7 +77,7 @@ class DeletedKeys:
                 if any(opened.tail.rows > SMALL_EVENTS for opened in inputs.files):
                     return None  # millions of neighbouring rows are a few KB
                 keys = _deleted(inputs, (file,), split, files, None)
-            while self._kept and (self._count + len(keys) > MOST_KEYS or len(self._kept) == MOST_FILES):
+            while self._kept and (self._count + len(keys) > MAX_KEYS or len(self._kept) == MAX_FILES):
                 self._count -= len(self._kept.pop(next(iter(self._kept))))
             self._kept[key] = keys
             self._count += len(keys)

@@ -20,7 +20,7 @@ JAVA_BLANKS = "".join(map(chr, range(33)))
 
 DAY_MICROS = 86_400_000_000
 _CYCLE_YEARS, _CYCLE_DAYS = 400, 146_097
-_MOST_DIGITS = 38
+_MAX_DIGITS = 38
 """Of a decimal before and after the point, while it is read."""
 
 _REAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?", re.ASCII)
@@ -77,16 +77,16 @@ def java_decimal(text: str, node: TypeNode, generation: Reader, *, blanks: str =
     is_whole = started.lstrip("+-")[0] != "."
     if generation is Generation.HIVE3 and not is_whole and started != f"{sign}.{fraction}":
         return None
-    if len(whole) > _MOST_DIGITS or len(exponent) > 2:
+    if len(whole) > _MAX_DIGITS or len(exponent) > 2:
         return None
     shift = int(f"{minus}{exponent or '0'}")
     with localcontext(Context(prec=1000, rounding=ROUND_HALF_UP)):
-        value = Decimal(f"{sign}{whole}.{fraction}0").quantize(Decimal(1).scaleb(len(whole) - _MOST_DIGITS)).normalize()
-        if not value or max(-int(value.as_tuple().exponent), 0) - shift >= 2 * _MOST_DIGITS:
+        value = Decimal(f"{sign}{whole}.{fraction}0").quantize(Decimal(1).scaleb(len(whole) - _MAX_DIGITS)).normalize()
+        if not value or max(-int(value.as_tuple().exponent), 0) - shift >= 2 * _MAX_DIGITS:
             return Decimal(0).scaleb(-node.scale)
-        if max(value.adjusted(), value.adjusted() + shift) >= _MOST_DIGITS:
+        if max(value.adjusted(), value.adjusted() + shift) >= _MAX_DIGITS:
             return None
-        value = value.scaleb(shift).quantize(Decimal(1).scaleb(-_MOST_DIGITS))
+        value = value.scaleb(shift).quantize(Decimal(1).scaleb(-_MAX_DIGITS))
         value = value.quantize(Decimal(1).scaleb(-node.scale))
     if not value:
         return value.copy_abs()

@@ -69,7 +69,7 @@ class Literal:
 
 
 NULL = Literal(LiteralKind.NULL, None)
-MOST_DIGITS = 38
+MAX_DIGITS = 38
 """Of a DECIMAL."""
 
 _INTEGER = re.compile(r"-?[0-9]+", re.ASCII)
@@ -79,7 +79,7 @@ _MOMENT = re.compile(
     r"(Z| ?UTC|[+-][0-9]{2}:[0-9]{2})?",
     re.ASCII,
 )
-_LEAST_BIGINT, _MOST_BIGINT = -(2**63), 2**63 - 1
+_MIN_BIGINT, _MAX_BIGINT = -(2**63), 2**63 - 1
 _EXACT_IN_FLOAT, _EXACT_IN_DOUBLE = 2**24, 2**53
 """The numbers up to which every whole number is a FLOAT, a DOUBLE."""
 
@@ -186,10 +186,10 @@ def _assert_one_type(column: ColumnOf, literals: Sequence[Literal]) -> None:
         if literal.kind in (LiteralKind.DECIMAL, LiteralKind.INTEGER):
             whole = max(whole, literal.whole or whole_digits(literal.value))
             scale = max(scale, _scale(literal))
-    if whole + scale > MOST_DIGITS:
+    if whole + scale > MAX_DIGITS:
         raise UnsupportedError(
             f"readers round, as column {column.name} and the numbers have {whole} digits before the point and {scale} "
-            f"after it, together more than {MOST_DIGITS}"
+            f"after it, together more than {MAX_DIGITS}"
         )
 
 
@@ -325,7 +325,7 @@ def _among_integers(column: ColumnOf, literal: Literal) -> Place:
             raise _different(column, literal, ", and readers round: write a number without exponent")
     elif literal.kind not in (LiteralKind.INTEGER, LiteralKind.DECIMAL):
         raise _different(column, literal)
-    elif not _LEAST_BIGINT <= value <= _MOST_BIGINT:
+    elif not _MIN_BIGINT <= value <= _MAX_BIGINT:
         # Spark takes NULL for below or above it as well (DecimalPrecision.integralAndDecimalLiteral)
         raise UnsupportedError(f"{value} is beyond BIGINT, and readers disagree on nulls of column {column.name}")
     return among_integers(column.type, math.floor(value), is_whole=value == math.floor(value))
@@ -372,7 +372,7 @@ def _among_floats(column: ColumnOf, literal: Literal) -> Place:
 
 def among_decimals(kind: pa.DataType, value: Decimal) -> Place:
     """Return the place of a number among those of a decimal type."""
-    with localcontext(Context(prec=4 * MOST_DIGITS)):
+    with localcontext(Context(prec=4 * MAX_DIGITS)):
         step = Decimal(1).scaleb(-kind.scale)
         most = Decimal(10) ** (kind.precision - kind.scale) - step
         floor = value.quantize(step, rounding=ROUND_FLOOR)

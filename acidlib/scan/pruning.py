@@ -40,7 +40,7 @@ _EPOCH_ORDINAL = date(1970, 1, 1).toordinal()
 _EPOCH = datetime(1970, 1, 1)
 _DAY_MILLIS = 86_400_000
 _WIDER = timedelta(days=1)
-_MOST_DIGITS = 38
+_MAX_DIGITS = 38
 
 
 def partition_bounds(values: Mapping[str, Any]) -> dict[str, Bounds]:
@@ -223,7 +223,7 @@ def _outward(text: str | None, scale: int, *, up: bool) -> Decimal | None:
         rounded = unscaled * power
     else:
         rounded = -(-unscaled // power) if up else unscaled // power
-    with localcontext(Context(prec=8 * _MOST_DIGITS)):
+    with localcontext(Context(prec=8 * _MAX_DIGITS)):
         return Decimal(rounded).scaleb(-scale)
 
 

@@ -41,7 +41,7 @@ from acidlib.stores.stores import Stores
 BATCH_ROWS = 65_536
 """Most rows of a batch."""
 
-MOST_ROW_TYPES = 64
+MAX_ROW_TYPES = 64
 """Row types of files, with the columns chosen of each, that are kept."""
 
 _LAST_ROW = (1 << 63) - 1
@@ -246,7 +246,7 @@ class _ColumnsOfFiles:
         # `parse_types` returns one tree for equal columns; while it is kept here, no other tree has its identity
         key = id(row), names, split.generation, split.matching
         if key not in self._known:
-            if len(self._known) == MOST_ROW_TYPES:
+            if len(self._known) == MAX_ROW_TYPES:
                 self._known.clear()
             columns = file_columns(
                 self._row,

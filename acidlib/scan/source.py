@@ -20,7 +20,7 @@ from acidlib.model.units import MEBIBYTE
 GAP_BYTES = 128 << 10
 """Ranges with fewer bytes between them are fetched with one read."""
 
-MOST_FETCHED = 8 * MEBIBYTE
+MAX_FETCHED_BYTES = 8 * MEBIBYTE
 """Bytes of one read, at most; a range may be longer."""
 
 _SMALL = 64 << 10
@@ -29,7 +29,7 @@ Range = tuple[int, int]
 """Offset and length in bytes."""
 
 
-def joined_ranges(ranges: Iterable[Range], *, gap: int = GAP_BYTES, most: int = MOST_FETCHED) -> list[Range]:
+def joined_ranges(ranges: Iterable[Range], *, gap: int = GAP_BYTES, most: int = MAX_FETCHED_BYTES) -> list[Range]:
     """Return the reads that fetch some ranges: near ones together, up to so many bytes."""
     reads: list[Range] = []
     for offset, length in sorted(ranges):

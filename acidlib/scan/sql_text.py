@@ -23,7 +23,7 @@ from acidlib.errors import UsageError
 from acidlib.scan.conditions import ColumnOf, Columns, Condition, Constant, IsNull, Not, Operator, all_of, any_of
 from acidlib.scan.literals import (
     DIGITS,
-    MOST_DIGITS,
+    MAX_DIGITS,
     NULL,
     Literal,
     LiteralKind,
@@ -73,8 +73,8 @@ _FUNCTIONS = frozenset(
 )
 """Functions of Spark that are called without parentheses: the releases of sqlglot take some of them for columns."""
 
-_MOST_SHOWN = 20
-_LONGEST_SHOWN = 300
+_MAX_SHOWN = 20
+_MAX_SHOWN_CHARACTERS = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,9 +252,9 @@ class _Parser:
         column = self._columns.get(name.lower())
         if column is None:
             names = sorted(self._columns)
-            more = f" and {len(names) - _MOST_SHOWN} more" if len(names) > _MOST_SHOWN else ""
+            more = f" and {len(names) - _MAX_SHOWN} more" if len(names) > _MAX_SHOWN else ""
             raise unusable(
-                self._text, f"there is no column {name}; the columns are {', '.join(names[:_MOST_SHOWN])}{more}"
+                self._text, f"there is no column {name}; the columns are {', '.join(names[:_MAX_SHOWN])}{more}"
             )
         return column
 
@@ -290,8 +290,8 @@ def _number(text: str) -> Literal:
             raise UnsupportedError(f"{text} is too large for a DOUBLE")
         return Literal(LiteralKind.DOUBLE, value)
     number = Decimal(text)
-    if len(number.as_tuple().digits) > MOST_DIGITS or -int(number.as_tuple().exponent) > MOST_DIGITS:
-        raise UnsupportedError(f"{text} has more than {MOST_DIGITS} digits")
+    if len(number.as_tuple().digits) > MAX_DIGITS or -int(number.as_tuple().exponent) > MAX_DIGITS:
+        raise UnsupportedError(f"{text} has more than {MAX_DIGITS} digits")
     return Literal(LiteralKind.DECIMAL, number) if "." in text else Literal(LiteralKind.INTEGER, int(number))
 
 
@@ -353,7 +353,7 @@ def _fitting_decimal(literal: Literal, to: Node) -> Literal | None:
     if len(numbers) > 2 or not all(re.fullmatch("[0-9]{1,2}", number, re.ASCII) for number in numbers):
         return None
     precision, scale = (*map(int, numbers), *(10, 0)[len(numbers) :])  # a DECIMAL alone has ten digits
-    if not 1 <= precision <= MOST_DIGITS or scale > precision:
+    if not 1 <= precision <= MAX_DIGITS or scale > precision:
         return None
     place = among_decimals(pa.decimal128(precision, scale), literal.value)
     return Literal(LiteralKind.DECIMAL, place.value, whole=precision - scale) if place.is_exact else None
@@ -361,7 +361,7 @@ def _fitting_decimal(literal: Literal, to: Node) -> Literal | None:
 
 def unusable(text: str, reason: str) -> UsageError:
     """Return the error for a predicate that cannot be used."""
-    shown = text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
+    shown = text if len(text) <= _MAX_SHOWN_CHARACTERS else f"{text[:_MAX_SHOWN_CHARACTERS]}…"
     return UsageError(f"Cannot filter rows by {shown!r}: {reason}")
 
 

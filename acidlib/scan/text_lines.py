@@ -38,7 +38,7 @@ _LINE_END = ord("\n")
 _PIECE = 8 << 20
 _LINE_BYTES, _LINE_OBJECT = 8, 40
 """Bytes of memory that a byte of a line takes while its fields are found, and that a line alone has beside its own."""
-_MOST_LINES, _MOST_VALUES = 1 << 20, 1 << 22
+_MAX_LINES, _MAX_VALUES = 1 << 20, 1 << 22
 """Lines that are made columns of at a time, and fields of them."""
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _CODECS: dict[str, Callable[[], Any]] = {
@@ -259,7 +259,7 @@ class TextColumns:
 
     def batches(self, lines: bytes) -> Iterator[tuple[int, dict[str, pa.Array]]]:
         """Yield what `of` returns for some of the lines at a time: a piece may be of millions of empty ones."""
-        most = min(_MOST_LINES, max(1, _MOST_VALUES // max(1, len(self._columns))))
+        most = min(_MAX_LINES, max(1, _MAX_VALUES // max(1, len(self._columns))))
         if lines.count(b"\n") <= most:
             yield self.of(lines)
             return
@@ -341,7 +341,7 @@ def _binary(data: Bytes, starts: Longs, lengths: Longs, has: NDArray[np.bool_]) 
 
 _BITS = {Kind.BYTE: 8, Kind.SHORT: 16, Kind.INT: 32, Kind.LONG: 64}
 _WHOLE = re.compile(rb"([+-]?)([0-9]*)(?:\.([0-9]*))?")
-_SHORTEST_DAY = 8
+_MIN_DAY_CHARACTERS = 8
 """Bytes of a text below which Hive takes it for no date."""
 _BASE64 = re.compile(rb"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}(?:==)?|[A-Za-z0-9+/]{3}=?)?")
 _NEARLY_BASE64 = re.compile(rb"[A-Za-z0-9+/=_\-\s]*")
@@ -422,7 +422,7 @@ def _boolean(text: bytes, _node: TypeNode, _: Reader) -> bool | None:
 
 
 def _date(text: bytes, _: TypeNode, generation: Reader) -> int | None:
-    return None if len(text) < _SHORTEST_DAY else java_day(text.decode("latin-1"), generation)
+    return None if len(text) < _MIN_DAY_CHARACTERS else java_day(text.decode("latin-1"), generation)
 
 
 def _timestamp(text: bytes, _: TypeNode, generation: Reader) -> int | None:

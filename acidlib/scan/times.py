@@ -30,7 +30,7 @@ _FIRST_DAY = -719_162
 """0001-01-01 of the Gregorian calendar."""
 JULIAN_DAY_OF_1970 = 2_440_588
 """The Julian day number of 1970-01-01."""
-_MOST_SECONDS = 1 << 42
+_MAX_SECONDS = 1 << 42
 """Of any timestamp, as microseconds need 64 bits."""
 
 
@@ -57,7 +57,7 @@ class StoredTimes:
     def microseconds(self, column: Column, *, instant: bool) -> Longs:
         """Return microseconds since 1970-01-01 00:00 on a clock of the writer, or of an instant; rounded down."""
         stored, nanos = column.values, _nanoseconds(column.secondary)
-        if len(stored) and (int(stored.min()) < -_MOST_SECONDS or int(stored.max()) > _MOST_SECONDS):
+        if len(stored) and (int(stored.min()) < -_MAX_SECONDS or int(stored.max()) > _MAX_SECONDS):
             raise CorruptError("a timestamp is outside of the years that any reader knows")
         zone = None if instant else time_zone(self.zone)
         seconds = stored + (_BASE if zone is None else _BASE - zone.midnight_offset(2015))
@@ -88,7 +88,7 @@ def moments_of_julian_days(days: Longs, nanos: Longs) -> Longs:
     knows.
     """
     days = days.astype(np.int64) - JULIAN_DAY_OF_1970 + nanos // _DAY_NANOS
-    unknown = days[(days < _FIRST_DAY) | (days > _MOST_SECONDS // _DAY)]
+    unknown = days[(days < _FIRST_DAY) | (days > _MAX_SECONDS // _DAY)]
     if len(unknown):
         raise RefusedError(
             f"day {int(unknown[0])} from 1970-01-01 is before 0001-01-01, or of no year that readers know"

@@ -17,7 +17,7 @@ from acidlib.service.services import Application, Runner, Task
 from acidlib.service.task_processes import TaskProcesses
 
 IN_PROCESS_BYTES = "acidlib.in.process.bytes"
-MOST_PROCESSES = 4
+MAX_PROCESSES = 4
 """Each has the memory of a task, on the machine of a program that works beside them."""
 
 
@@ -57,7 +57,7 @@ def open_runner(
 
 def usable_processes() -> int:
     """Return the number of processes for tasks: one for each processor that this one may use, up to a few."""
-    return min(MOST_PROCESSES, len(os.sched_getaffinity(0)))
+    return min(MAX_PROCESSES, len(os.sched_getaffinity(0)))
 
 
 class InProcessRunner:

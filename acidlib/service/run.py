@@ -94,7 +94,7 @@ def compactions(
 
 IN_FLIGHT = "acidlib.places.in.flight"
 LATELY_SECONDS = 2.0
-_FEWEST, _AT_LEAST = 32, 2
+_MIN_PLACES, _AT_LEAST = 32, 2
 """Places under way beside those for slots, and those for each slot however many slots there are."""
 _FOR_EACH_SLOT, _MANY = 4, 1000
 """Places for each slot as long as there are few, and the number of places from which on `_AT_LEAST` will do."""
@@ -111,7 +111,7 @@ def places_in_flight(slots: int, *, ended_lately: int = 0) -> int:
     """
     if not slots:
         return 1
-    return _FEWEST + max(min(_MANY, _FOR_EACH_SLOT * slots), _AT_LEAST * slots) + ended_lately
+    return _MIN_PLACES + max(min(_MANY, _FOR_EACH_SLOT * slots), _AT_LEAST * slots) + ended_lately
 
 
 def level_of(result: CompactionResult) -> str:

@@ -71,11 +71,11 @@ class Workflow(Protocol[Result]):
         """Return the result where a step hangs: its thread was left behind, and nothing is given back."""
 
 
-MOST_JOBS = 1024
+MAX_JOBS = 1024
 """Jobs at a time: the more there are, the fewer tasks each has, and the sooner their answers are there."""
 _OVERLAP = 2
 """Batches that are started for each slot: the next one is there when one has ended."""
-_FEWEST_OF_A_JOB = 16
+_MIN_OF_A_JOB = 16
 """Batches that a job may have on few slots; on many, as many as all job threads together need to start all batches."""
 _ALONE = 64
 """Batches that are started at a time where they run one after the other."""
@@ -250,7 +250,7 @@ class Scheduler(Generic[Result]):
             self._on_start()
             self._is_started = True
         chosen = self._queue.take(free)
-        most = max(_FEWEST_OF_A_JOB, _OVERLAP * slots * 2 // MOST_JOBS)
+        most = max(_MIN_OF_A_JOB, _OVERLAP * slots * 2 // MAX_JOBS)
         for numbers in groups_of_like_length([sum(queued.task.length for queued in batch) for batch in chosen], most):
             job = [chosen[number] for number in numbers]
             names = list(dict.fromkeys(queued.owner.workflow.name for batch in job for queued in batch))
@@ -488,5 +488,5 @@ def _driver_threads(slots: int, seconds: float) -> Iterator[DriverThreads]:
     if not slots:
         yield _CallersThread(seconds)
         return
-    with Threads(THREADS, "acidlib-place") as steps, Threads(MOST_JOBS, "acidlib-job") as jobs:
+    with Threads(THREADS, "acidlib-place") as steps, Threads(MAX_JOBS, "acidlib-job") as jobs:
         yield DriverThreads(steps, jobs, seconds)

@@ -44,8 +44,8 @@ _CORES_UNKNOWN = 2
 """The cores that are assumed before the first job."""
 _SLOTS_SECONDS = 1.0
 """Spark is asked again for its cores after so long: with dynamic allocation executors come and go."""
-_LONGEST_MESSAGE = 300
-_MOST_GIVEN_UP = 24
+_MAX_MESSAGE_CHARACTERS = 300
+_MAX_GIVEN_UP = 24
 _PACKAGES = re.compile(r"^:?\s*(?:\w+\.)+(?=\w+: )")
 """The package before the name of a Java exception."""
 _GATEWAY, _SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
@@ -103,7 +103,7 @@ class ContextRunner:
         tries.
         """
         cancelled = self._cancelled
-        tries = _MOST_GIVEN_UP
+        tries = _MAX_GIVEN_UP
 
         def halved(tasks: Sequence[Task], error: RetryError) -> list[Any]:
             nonlocal tries
@@ -398,7 +398,7 @@ def first_line(error: Exception) -> str:
     """Return the line of Spark's message that names the error, without the package of its class."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip() and not line.strip().startswith("at ")]
     named = [line for line in lines if "Error: " in line or "Exception: " in line]
-    return _PACKAGES.sub("", (named or lines or [type(error).__name__])[-1])[:_LONGEST_MESSAGE]
+    return _PACKAGES.sub("", (named or lines or [type(error).__name__])[-1])[:_MAX_MESSAGE_CHARACTERS]
 
 
 def _tracking_url(context: SparkContext) -> str | None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _RELEASED = "ACIDLIB_RELEASED_"
 """The beginning of a variable of the environment of tasks, which says why they must not read."""
-_LEAST_TASK_BYTES = 16 << 20
+_MIN_TASK_BYTES = 16 << 20
 """A smaller task costs more than it gains by running beside others."""
 
 
@@ -97,4 +97,4 @@ def spark_schema(schema: pa.Schema) -> StructType:
 def task_bytes(splits: Sequence[Split], slots: int) -> int:
     """Return how many bytes a task reads: a snapshot that is small for the cores is spread over all of them."""
     share = sum(split.weight for split in splits) // (2 * max(1, slots))
-    return min(TASK_BYTES, max(_LEAST_TASK_BYTES, share))
+    return min(TASK_BYTES, max(_MIN_TASK_BYTES, share))

@@ -30,7 +30,7 @@ from acidlib.service import task_process
 from acidlib.service.services import Task, attempt
 from acidlib.waiting import STOP_SECONDS, Threads
 
-_LONGEST_STATUS = 64
+_MAX_STATUS_BYTES = 64
 _TRIES = 2
 """A nursery that had no work may end while it is asked for a process: another one is started."""
 
@@ -141,7 +141,7 @@ class TaskProcess:
         except (EOFError, OSError):
             self.has_ended = True
             # one that is killed while a file system does not answer goes on until it does
-            status = b"" if self._is_killed else self._life.recv(_LONGEST_STATUS)
+            status = b"" if self._is_killed else self._life.recv(_MAX_STATUS_BYTES)
             reason = how_it_ended(int(status) if status else None, task.memory)
             return RetryError(f"Cannot finish {task.named_in(group)}: {reason}")
         return attempt(pickle.loads, answer)

@@ -34,7 +34,7 @@ from acidlib.stores.stores import Stores
 WAREHOUSE = "metastore.warehouse.dir"
 _PROBE = "_acidlib_doctor"
 _OLDEST_JAVA = 17
-_MOST_APART_SECONDS = 5.0
+_MAX_APART_SECONDS = 5.0
 """Difference of the clocks of two machines from which on it is reported."""
 _JAVA = re.compile(r'version "(?:1\.)?(\d+)')
 _CORE = re.compile(r"spark-core_[\d.]+-([\w.-]+)\.jar")
@@ -207,8 +207,8 @@ def clock_check(hms: Hms, clock: Callable[[], float]) -> Check:
         raise RetryError("Cannot tell the metastore's time: it does not say when a transaction was opened")
     at = started / 1000
     ahead = before - at if at < before else min(0.0, after - at)
-    if abs(ahead) <= _MOST_APART_SECONDS:
-        return Check("clock", State.OK, f"within {_MOST_APART_SECONDS:.0f} s of the metastore's")
+    if abs(ahead) <= _MAX_APART_SECONDS:
+        return Check("clock", State.OK, f"within {_MAX_APART_SECONDS:.0f} s of the metastore's")
     fact = f"{abs(ahead):,.0f} s {'ahead of' if ahead > 0 else 'behind'} the metastore's"
     advice = "set both by NTP: these clocks decide retentions, and which requests are too old"
     return Check("clock", State.WRONG, fact, advice)

@@ -32,9 +32,9 @@ from acidlib.stores.store import STAGING_PREFIX
 
 _LONG = struct.Struct(">q")
 _VANISHINGS = 2 * TRIES_TO_CLAIM
-_MOST_VANISHINGS = 10 * _VANISHINGS
+_MAX_VANISHINGS = 10 * _VANISHINGS
 """Of any names: without an end each writer of a table could keep a run at it, by making and removing files."""
-_MOST_SECONDS = 600.0
+_MAX_SECONDS = 600.0
 """After which a place is not listed again: a hundred listings of a million files take hours."""
 _FORMATS = frozenset({"compacted", "truncated", "dropped"})
 
@@ -90,8 +90,8 @@ def _listed(
             # a directory that was removed is not named again, but a run that tries to claim the place makes and removes
             # the same one a few times
             vanished[str(error)] += 1
-            too_often = vanished[str(error)] == _VANISHINGS or vanished.total() == _MOST_VANISHINGS
-            if too_often or time.monotonic() - begun >= _MOST_SECONDS:
+            too_often = vanished[str(error)] == _VANISHINGS or vanished.total() == _MAX_VANISHINGS
+            if too_often or time.monotonic() - begun >= _MAX_SECONDS:
                 raise
 
 

@@ -27,7 +27,7 @@ _TEXTS = ("string", "varchar", "char")
 _REALS = {"float": 24, "double": 53}
 """Bits of the numbers."""
 
-_INFINITE, _MOST_WHOLE = float("inf"), 2.0**62
+_INFINITE, _MAX_WHOLE = float("inf"), 2.0**62
 _CALENDARS_AGREE, _DAYS_BEFORE_1970 = -141_427, 719_163
 _MONTHS_FROM_MARCH = tuple(
     zip((3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 1, 2), (0, 31, 61, 92, 122, 153, 184, 214, 245, 275, 306, 337), strict=True)
@@ -212,7 +212,7 @@ def _real_text(value: float, bits: int) -> str:
     if value != value or value in (_INFINITE, -_INFINITE):
         return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
     size = abs(value)
-    if 2.0**bits <= size < _MOST_WHOLE:
+    if 2.0**bits <= size < _MAX_WHOLE:
         # the digits of a whole number are those of the power of two of its last bit
         whole = int(size)
         unsure = whole.bit_length() - bits - 2

@@ -43,7 +43,7 @@ _EVERYTHING = ("--all-committed", "--set", "hive.compactor.delta.num.threshold=1
 _TOTAL = re.compile(r"^([\d,]+) (?:places? looked at|places?|compactions?):", re.MULTILINE)
 _FEW = 1000
 """The bare loops that change something have so many places of their own."""
-MOST_LINKS = 30_000
+MAX_LINKS = 30_000
 """So many places are links to the files of one; a file of ext4 has 65,000 names at most."""
 
 
@@ -89,7 +89,7 @@ def make_places(directory: Path, count: int, shape: Shape) -> Path:
 def fill_places(places: Sequence[Path], shape: Shape = USUAL) -> None:
     """Make these directories, with the files of a place in each."""
     for number, place in enumerate(places):
-        if number % MOST_LINKS == 0:
+        if number % MAX_LINKS == 0:
             first = place
             last = shape.last_write_id
             write_dir(first, "base_0000001", COLUMNS, _events(shape, 1))

@@ -13,7 +13,7 @@ from judges.java_orc import JavaOrc
 
 _REALS = (o.FLOAT, o.DOUBLE)
 _TEXT = (o.STRING, o.VARCHAR, o.CHAR)
-_LONGEST_BOUND = 1024
+_MAX_BOUND = 1024
 
 
 class _Check(exact_stats._Check):
@@ -57,7 +57,7 @@ def _may_be_absent(column: Column, timezone: str) -> bool:
     if kind in _TEXT:
         bounds: tuple[bytes, ...] = (column.low, column.high)
         # Java compares bounds as UTF-16, which is another order from U+E000 on
-        return any(len(b) > _LONGEST_BOUND or max(b.decode(), default="") >= "\ue000" for b in bounds)
+        return any(len(b) > _MAX_BOUND or max(b.decode(), default="") >= "\ue000" for b in bounds)
     return False
 
 

@@ -291,7 +291,7 @@ def test_small_reads_cost_few_requests(s3_server: S3Server, bucket: Bucket, root
 
 
 def test_what_many_sources_keep_is_bounded(bucket: Bucket, root: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "MOST_KEPT", 300_000)
+    monkeypatch.setattr(reading, "MAX_KEPT_BYTES", 300_000)
     files, body = S3DataFiles(bucket), blob(200_000, 1)
     sources = [files.open(stored(bucket, f"{root}/{number}", body), len(body)) for number in range(3)]
     for source in sources * 2:
@@ -403,7 +403,7 @@ def test_splices_go_through_the_store(s3_server: S3Server, bucket: Bucket, root:
         assert read.read(offset, size) == expected[offset : offset + size]
     attempt = far.upload(path)
     assert complete(bucket, attempt) == expected
-    assert [part.size for part in attempt.parts][1] == uploading.LEAST_PART
+    assert [part.size for part in attempt.parts][1] == uploading.MIN_PART_BYTES
     assert relay.sent < 6 * MIB
     assert relay.received < 7 * MIB
     assert relay.requests["PUT"] <= 5  # four parts, and the note
@@ -411,7 +411,7 @@ def test_splices_go_through_the_store(s3_server: S3Server, bucket: Bucket, root:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_any_mixture_of_bytes_and_ranges(bucket: Bucket, root: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(uploading, "COPIED_PART", 10 * MIB)
+    monkeypatch.setattr(uploading, "COPIED_PART_BYTES", 10 * MIB)
     monkeypatch.setattr(uploading, "GROWING", 3)
     monkeypatch.setattr(uploading, "IN_MEMORY", MIB)
     chosen = random.Random(seed)
@@ -433,7 +433,7 @@ def test_any_mixture_of_bytes_and_ranges(bucket: Bucket, root: str, seed: int, m
         expected += piece
     sink.close()
     assert files.open(path, len(expected)).read(0, len(expected)) == expected
-    assert all(part.size >= uploading.LEAST_PART for part in files.upload(path).parts[:-1])
+    assert all(part.size >= uploading.MIN_PART_BYTES for part in files.upload(path).parts[:-1])
     assert complete(bucket, files.upload(path)) == expected
 
 

@@ -304,7 +304,7 @@ def test_executors_are_killed_until_spark_gives_up(
     with monkeypatch.context() as patch:
         patch.setattr(units, "run_unit_task", cluster_tasks.executor_killed)
         if not LONG:  # each try costs two executors, and that it is tried in halves needs no cluster
-            patch.setattr(spark, "_MOST_GIVEN_UP", 0)
+            patch.setattr(spark, "_MAX_GIVEN_UP", 0)
         ran = spark_jobs("major_compact", *NAMED, place, text=True)
     assert ran.status == 1
     assert "Spark gave it up: SparkException: Job aborted" in " ".join(ran.out.split())

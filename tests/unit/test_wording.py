@@ -8,7 +8,7 @@ from acidlib.errors import RefusedError
 from acidlib.model.results import InitiatorResult, Outcome
 from acidlib.report.progress import LogFormat, LogLines
 from acidlib.wording import (
-    MOST_BYTES,
+    MAX_REASON_BYTES,
     age_words,
     brief,
     duration_words,
@@ -119,11 +119,11 @@ def test_until_when_a_retention_lasts() -> None:
 @pytest.mark.parametrize("letter", ["a", "é", "漢", "𝄞", "\ud800"])
 def test_a_text_is_cut_to_its_bytes_and_the_rest_counted(letter: str) -> None:
     bytes_of_letter = len(letter.encode(errors="surrogatepass"))
-    fits = letter * (MOST_BYTES // bytes_of_letter)
+    fits = letter * (MAX_REASON_BYTES // bytes_of_letter)
     assert brief(fits) == fits
     long = letter * 200_000
     cut = brief(long)
-    assert MOST_BYTES - 10 < len(cut.encode(errors="surrogatepass")) <= MOST_BYTES
+    assert MAX_REASON_BYTES - 10 < len(cut.encode(errors="surrogatepass")) <= MAX_REASON_BYTES
     begin, _, rest = cut.partition("… and ")
     assert long.startswith(begin)
     assert rest == f"{200_000 - len(begin):,} more characters"
@@ -139,4 +139,6 @@ def test_errors_and_results_are_cut_when_they_are_made() -> None:
         database="d", table="t", partition=None, location="/t", reason="c" * 5000, outcome=Outcome.REFUSED
     )
     line = json.loads(LogLines(format=LogFormat.JSON).line("c" * 5000))["message"]
-    assert all(MOST_BYTES - 4 < len(text.encode()) <= MOST_BYTES for text in (str(error), result.reason, line))
+    assert all(
+        MAX_REASON_BYTES - 4 < len(text.encode()) <= MAX_REASON_BYTES for text in (str(error), result.reason, line)
+    )

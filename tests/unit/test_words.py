@@ -26,6 +26,8 @@ ACTOR = re.compile(r"\b(nobody|somebody|someone|whoever|whomever)\b", re.IGNOREC
 """Persons in place of actors: the run, the worker, the cleaner, a reader, another compactor, the operator."""
 FIELDS_OF_JSON = {"model/results.py": {"found"}, "status/doctor.py": {"found"}}
 """Names that documents have."""
+LIMITS = re.compile(r"_?(MOST|LEAST|LONGEST|SHORTEST|FEWEST|LARGEST|SMALLEST)_")
+"""Beginnings of a constant that is a limit: that is MAX_ or MIN_."""
 EMPTY_NAMES = frozenset({"found", "one", "told", "said", "asked", "thing"})
 """Names that say nothing of what they hold."""
 
@@ -62,6 +64,13 @@ def test_words(module: Path) -> None:
     empty = EMPTY_NAMES - FIELDS_OF_JSON.get(str(module.relative_to(PACKAGE)), set())
     for node in ast.walk(tree):
         name = node.arg if isinstance(node, ast.arg) else node.id if isinstance(node, ast.Name) else None
+        if (
+            name is not None
+            and LIMITS.match(name)
+            and name.isupper()
+            and isinstance(getattr(node, "ctx", None), ast.Store)
+        ):
+            wrong.append(f"line {node.lineno}: the limit {name} does not begin with MAX_ or MIN_")
         if name in empty and not (isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)):
             wrong.append(f"line {getattr(node, 'lineno', 0)}: the name {name!r} does not say what it holds")
     assert wrong == []

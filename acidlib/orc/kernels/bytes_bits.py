@@ -20,7 +20,7 @@ REASONS = {
 }
 _SURPLUS = frozenset({TOO_MANY, TRAILING})
 _MIN_RUN, _MAX_RUN, _MAX_LITERALS = 3, 130, 128
-MOST_OF_A_BYTE = _MAX_RUN // 2
+MAX_RUN_PER_BYTE = _MAX_RUN // 2
 """Values that a byte of a stream can stand for."""
 
 
@@ -43,7 +43,7 @@ def decode_bytes(buf: Bytes, count: int, surplus: Surplus | None = None) -> Byte
 
     Raises CorruptError unless it holds so many; without `surplus` also if it holds more.
     """
-    if count < 0 or count > MOST_OF_A_BYTE * len(buf):
+    if count < 0 or count > MAX_RUN_PER_BYTE * len(buf):
         raise CorruptError(f"Cannot decode bytes: {len(buf)} bytes cannot hold {count} values")
     # a run is decoded as a whole, and the last one may go beyond the values
     out = np.empty(count + _MAX_RUN - 1, dtype=np.uint8)

@@ -45,7 +45,7 @@ _REASONS = {
     _PATCHES: "a patch list is impossible",
     _DELTA: "a delta run is too short for its deltas",
 }
-MOST_VALUES_PER_BYTE = 128
+MAX_VALUES_PER_BYTE = 128
 """Four bytes can stand for 512 equal values, nothing is denser; version 1 needs 3 bytes or more for at most 130."""
 
 # Widths by their five-bit code.
@@ -53,12 +53,12 @@ _WIDTHS = np.array([*range(1, 25), 26, 28, 30, 32, 40, 48, 56, 64], dtype=np.int
 
 _MAX_RUN = 512
 # A run of a single value costs ten bytes at most, a longer run less per value.
-_MOST_BYTES_PER_VALUE = 10
+_MAX_BYTES_PER_VALUE = 10
 _MAX_PATCHES = 31
 # Number of values that are compared without a branch.
 _STRIDE = 16
 # A header of a byte, a value of a byte, and the header of the next block.
-_LEAST_BREAK_BITS = 32
+_MIN_BREAK_BITS = 32
 # The base is stored as sign and magnitude, in at most eight bytes. A base below this limit is rounded up to 56 bits and
 # gets a bit for the sign; widths above 56 are rounded up to 64, which leaves no room for the sign.
 _BASE_LIMIT = 1 << 55
@@ -79,7 +79,7 @@ def decode_ints(buf: Bytes, count: int, *, signed: bool, version: int, surplus: 
     Raises CorruptError unless the stream holds so many. Without `surplus` no run may go beyond them either (writers cut
     the last one), and no byte may follow.
     """
-    if count < 0 or count > MOST_VALUES_PER_BYTE * len(buf):
+    if count < 0 or count > MAX_VALUES_PER_BYTE * len(buf):
         raise CorruptError(f"Cannot decode integers: {len(buf)} bytes cannot hold {count} values")
     # a run is decoded as a whole, and the last one may go beyond the values
     out = np.empty(count + _MAX_RUN - 1, dtype=np.int64)
@@ -319,7 +319,7 @@ def _encode(values: Longs, signed: int, marks: Longs) -> tuple[Bytes, Longs, Lon
     was cut for the even run that begins at `start`, so that run is written. `calm`: no even run cut the previous
     block, so the fast search for the end of a block goes first.
     """
-    out = np.empty(_MOST_BYTES_PER_VALUE * len(values), dtype=np.uint8)
+    out = np.empty(_MAX_BYTES_PER_VALUE * len(values), dtype=np.uint8)
     offsets = np.empty_like(marks)
     skips = np.zeros_like(marks)
     scratch = np.empty(_MAX_RUN, dtype=np.int64)
@@ -514,7 +514,7 @@ def _calm_block_end(block: Longs, signed: int, summary: _Summary, same: Bytes) -
         any_same |= equal
     if not any_same:
         return len(block)
-    fewest = max(1, _LEAST_BREAK_BITS // width - 1)
+    fewest = max(1, _MIN_BREAK_BITS // width - 1)
     edge = 1
     while edge < last and same[edge]:
         edge += 1
@@ -561,7 +561,7 @@ def _summary(block: Longs, signed: int) -> _Summary:
 @kernel
 def _break_pays(value: int, step: int, run: int, width: int, signed: int) -> bool:
     """Return whether a block should end before an even run, which then costs a run of its own and another header."""
-    if width * run <= _LEAST_BREAK_BITS:
+    if width * run <= _MIN_BREAK_BITS:
         return False
     cost = _even_run_bits(value, step, run, signed) + 16
     if step == 0:

@@ -10,7 +10,7 @@ import numpy as np
 
 from acidlib.orc.kernels.group_stats import MAX_SECONDS, are_nanoseconds, instant
 from acidlib.orc.kernels.jit import Bytes, Longs, Words, entry, kernel
-from acidlib.orc.kernels.texts import DIGITS_ROOM, MOST_DIGITS, decimal_digits, trailing_zeros, write_decimal
+from acidlib.orc.kernels.texts import DIGITS_ROOM, MAX_DIGITS, decimal_digits, trailing_zeros, write_decimal
 
 _U = np.uint64
 _SEED = _U(104729)
@@ -132,7 +132,7 @@ def hash_decimals(low: Longs, high: Longs, scales: Longs, most_scale: int, out: 
             return False
         count = decimal_digits(low[i], high[i], digits)
         zeros = trailing_zeros(digits, count, scales[i])
-        if count > 0 and (count - zeros > MOST_DIGITS or scales[i] - zeros > min(most_scale, MOST_DIGITS)):
+        if count > 0 and (count - zeros > MAX_DIGITS or scales[i] - zeros > min(most_scale, MAX_DIGITS)):
             return False
         length = write_decimal(digits, count, scales[i], high[i], text, 0)
         out[i] = _murmur(text, 0, length)

@@ -11,10 +11,10 @@ DIGITS_ROOM = 48
 _REAL_ROOM = 24
 _EXPONENT, _JAVA_EXPONENT, _OF_INFINITY = 101, 69, 105
 _INFINITY = np.frombuffer(b"Infinity", dtype=np.uint8)
-MOST_DIGITS = 38
+MAX_DIGITS = 38
 """Of the longest HiveDecimal, and those of its longest fraction."""
-_LOW_POWERS = np.array([10**n & (2**64 - 1) for n in range(MOST_DIGITS + 1)], dtype=np.uint64)
-_HIGH_POWERS = np.array([10**n >> 64 for n in range(MOST_DIGITS + 1)], dtype=np.uint64)
+_LOW_POWERS = np.array([10**n & (2**64 - 1) for n in range(MAX_DIGITS + 1)], dtype=np.uint64)
+_HIGH_POWERS = np.array([10**n >> 64 for n in range(MAX_DIGITS + 1)], dtype=np.uint64)
 
 
 @entry

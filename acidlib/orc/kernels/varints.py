@@ -29,7 +29,7 @@ from acidlib.orc.kernels.vectors import Encoded, note_marks
 
 _TOO_WIDE = 4
 _REASONS = {**REASONS, _TOO_WIDE: "a value has more than 128 bits"}
-_MOST_BYTES = 19
+_MAX_BYTES = 19
 # Masks of the payload bits in eight bytes of varints, and of neighbours that are drawn together or apart.
 _ONE, _TWO, _FOUR = np.uint64(1), np.uint64(2), np.uint64(4)
 _HIGH_BITS, _LOW_BITS = np.uint64(0x8080808080808080), np.uint64(0x7F7F7F7F7F7F7F7F)
@@ -119,7 +119,7 @@ def encode_varints(low: Longs, high: Longs | None, marks: Longs) -> Encoded:
 
 @entry
 def _encode(low: Longs, high: Longs, marks: Longs) -> tuple[Bytes, Longs, Longs]:
-    out = np.empty(_MOST_BYTES * len(low), dtype=np.uint8)
+    out = np.empty(_MAX_BYTES * len(low), dtype=np.uint8)
     offsets = np.empty_like(marks)
     skips = np.zeros_like(marks)
     pos = 0

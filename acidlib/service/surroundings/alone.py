@@ -34,7 +34,7 @@ from acidlib.stores.discover import (
 from acidlib.stores.listing import identity_file_in, is_still_there
 from acidlib.wording import human_bytes, plural
 
-_MOST_SKIPPED = 10
+_MAX_SKIPPED = 10
 """Notes on what is skipped in one table."""
 
 
@@ -103,11 +103,11 @@ def _skipped_notes(selection: Selection, warehouse: Location, skipped: Skipped) 
                 raise RefusedError(f"Cannot read {name}: {reason}")
         else:
             inside[table] += 1
-        if inside[table] <= _MOST_SKIPPED:
+        if inside[table] <= _MAX_SKIPPED:
             yield f"{location} is skipped: {reason}"
     for table, count in inside.items():
-        if count > _MOST_SKIPPED:
-            yield f"{plural(count - _MOST_SKIPPED, 'more path is', 'more paths are')} skipped in {table}"
+        if count > _MAX_SKIPPED:
+            yield f"{plural(count - _MAX_SKIPPED, 'more path is', 'more paths are')} skipped in {table}"
 
 
 class StandaloneBackend(SqlBackend):

@@ -26,7 +26,7 @@ from acidlib.service.selection import PassedOver, Selected, Selection
 from acidlib.service.services import Services, value_or_raise
 from acidlib.wording import plural
 
-_MOST_WARNINGS = 20
+_MAX_WARNINGS = 20
 """About the properties of one table or database, which may have any number."""
 
 
@@ -329,9 +329,9 @@ class Catalog:
                     _, of_settings = self._services.settings.with_layer(layer, properties)
                 except RefusedError as error:
                     of_settings = (str(error),)
-                warnings.update((f"{of}: {warning}", None) for warning in of_settings[:_MOST_WARNINGS])
-                if len(of_settings) > _MOST_WARNINGS:
-                    more = plural(len(of_settings) - _MOST_WARNINGS, "more property is", "more properties are")
+                warnings.update((f"{of}: {warning}", None) for warning in of_settings[:_MAX_WARNINGS])
+                if len(of_settings) > _MAX_WARNINGS:
+                    more = plural(len(of_settings) - _MAX_WARNINGS, "more property is", "more properties are")
                     warnings[f"{of}: {more} not known or without effect"] = None
         return list(warnings)
 

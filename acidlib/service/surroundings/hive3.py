@@ -40,7 +40,7 @@ from acidlib.service.surroundings.catalog import Catalog, GoneError, require_unc
 from acidlib.service.surroundings.sql import SqlBackend, SqlHold, with_figures
 
 _BUSY = (State.INITIATED, State.WORKING)
-_MOST_NOTED = 20
+_MAX_NOTED = 20
 """Directories of which evidence is noted in one request: the metastore's queue has little room for properties."""
 
 

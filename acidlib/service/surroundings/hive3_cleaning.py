@@ -19,7 +19,7 @@ from acidlib.service.surroundings.metastore_cleaning import DROPPED, MetastoreCl
 from acidlib.service.surroundings.sql import SqlCleaning
 from acidlib.wording import retention_words
 
-_MOST_NOTED = 20
+_MAX_NOTED = 20
 """Directories of which evidence is noted in one request: the metastore's queue has little room for properties."""
 
 
@@ -112,7 +112,7 @@ class Hive3Cleaning(SqlCleaning, MetastoreCleaning):
             # a later run notes those for which there is no room
             now = evidence_now(hms.open_txns(), hms.show_locks(), self.services.now_ms())
             noted = dict(request.facts.evidence) if request.facts.table_id == table_id(target) else {}
-            noted.update(dict.fromkeys(plan.first_seen[: max(_MOST_NOTED - len(noted), 0)], now))
+            noted.update(dict.fromkeys(plan.first_seen[: max(_MAX_NOTED - len(noted), 0)], now))
             self.backend.queue.change(request.id, None, facts=RequestFacts(evidence=noted, table_id=table_id(target)))
         return plan
 

@@ -223,7 +223,7 @@ class HdfsDataFiles(TaskFiles):
 
 _TRIES = 8
 """Tries of one call, ever further apart: a name node that starts again may take connections and drop them."""
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
+_FIRST_PAUSE, _MAX_PAUSE_SECONDS = 0.1, 2.0
 """Seconds between two tries; each is twice the one before."""
 _USERS: dict[tuple[NameNode, str], str] = {}
 """The owner of what this process has made at a place: the name node alone knows whom a login is taken for.
@@ -564,7 +564,7 @@ class HdfsFileSystem(RenameFileSystem):
         lost: list[OSError] = []
         for number in range(_TRIES):
             if number:
-                time.sleep(min(_FIRST_PAUSE * 2 ** (number - 1), _LONGEST_PAUSE))
+                time.sleep(min(_FIRST_PAUSE * 2 ** (number - 1), _MAX_PAUSE_SECONDS))
             try:
                 return _until_ready(change)
             except FINAL:
@@ -614,7 +614,7 @@ def _until_ready(call: Callable[[], Answer]) -> Answer:
     """Return the answer to a call, repeated while a name node that has just started asks for that."""
     tries = Retrying(
         retry=retry_if_exception(lambda error: java_class(error) == "RetriableException"),
-        wait=wait_exponential(multiplier=_FIRST_PAUSE, max=_LONGEST_PAUSE),
+        wait=wait_exponential(multiplier=_FIRST_PAUSE, max=_MAX_PAUSE_SECONDS),
         stop=stop_after_attempt(_TRIES),
         sleep=lambda seconds: time.sleep(seconds),
         reraise=True,

@@ -30,14 +30,14 @@ Answer = TypeVar("Answer")
 
 # a name node that is away is asked again for about a minute, as long as a failover may take; hdfs-native's own 15 tries
 # take 3 minutes
-_MOST_TRIES = "dfs.client.failover.max.attempts"
-_DEFAULTS = {_MOST_TRIES: "8"}
+_TRIES_PROPERTY = "dfs.client.failover.max.attempts"
+_DEFAULTS = {_TRIES_PROPERTY: "8"}
 # the time for which hdfs-native keeps connections to data nodes, in a pool that all its clients share
 _KEPT_SECONDS = 3.0
 # hdfs-native itself waits without a limit for a connection that is not refused, and for an answer
 _CONNECTION_SECONDS = 10.0
 _ANSWER_SECONDS = 60.0
-_LONGEST_PAUSE_SECONDS = 15.0
+_MAX_PAUSE_SECONDS = 15.0
 """Seconds between two tries of hdfs-native to reach a name node, at most."""
 # never emptied: at its end a client waits for its threads, and a fork does not have those of its parent's clients
 _CLIENTS: dict[tuple[int, NameNode], Client] = {}
@@ -105,10 +105,10 @@ class NameNode:
 
         Then the next question gets a client of its own, with a new connection.
         """
-        tries = dict(self.configuration).get(_MOST_TRIES, "")
+        tries = dict(self.configuration).get(_TRIES_PROPERTY, "")
         # the first question of a process waits for a connection and an answer before it is asked
         seconds = _CONNECTION_SECONDS + 2 * _ANSWER_SECONDS
-        seconds += _LONGEST_PAUSE_SECONDS * int(tries if tries.isdecimal() else _DEFAULTS[_MOST_TRIES])
+        seconds += _MAX_PAUSE_SECONDS * int(tries if tries.isdecimal() else _DEFAULTS[_TRIES_PROPERTY])
         before = _CLIENTS.get((os.getpid(), self))
         try:
             return in_time(seconds, question)

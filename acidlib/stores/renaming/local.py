@@ -51,12 +51,12 @@ _COPY_AT_MOST = 64 << 20
 AT_ONCE = 64 * 1024
 """Bytes of the smallest read or write: each call of the system costs more than so many bytes do."""
 
-MOST_OPEN = 32
+MAX_OPEN_FILES = 32
 """Input files that are open at a time. A bucket may have thousands, and a process may often open only 1,024."""
 
 
 class _OpenSources:
-    """The sources that hold a descriptor, the one longest unused first; at most `MOST_OPEN` hold one at a time."""
+    """The sources that hold a descriptor, the one longest unused first; at most `MAX_OPEN_FILES` hold one at a time."""
 
     __slots__ = ("_sources",)
 
@@ -67,7 +67,7 @@ class _OpenSources:
         """Put a source that uses its descriptor now last; release the first one if there are too many."""
         self._sources[source] = None
         self._sources.move_to_end(source)
-        if len(self._sources) > MOST_OPEN:
+        if len(self._sources) > MAX_OPEN_FILES:
             next(iter(self._sources)).release()
 
     def remove(self, source: LocalSource) -> None:
@@ -78,8 +78,8 @@ class _OpenSources:
 class LocalSource:
     """An open local file of a known logical length. A file of at most `AT_ONCE` bytes is read as a whole.
 
-    Of the sources that share `others` at most `MOST_OPEN` hold a descriptor; one that had to give it back opens the
-    file again when it is read next, and it has to be the same file then.
+    Of the sources that share `others` at most `MAX_OPEN_FILES` hold a descriptor; one that had to give it back opens
+    the file again when it is read next, and it has to be the same file then.
     """
 
     __slots__ = ("_closed", "_descriptor", "_identity", "_others", "_tree", "_whole", "length", "memory", "name")

@@ -225,10 +225,10 @@ def _entry(path: str, length: int, modified: datetime) -> Entry:
 END_BYTES = 256 << 10
 """Bytes at the end of an object that are fetched together: footers lie there, the last one is read first."""
 
-FIRST_AHEAD, MOST_AHEAD = 64 << 10, 4 << 20
+FIRST_AHEAD, MAX_BYTES_AHEAD = 64 << 10, 4 << 20
 """Bytes that a small read fetches; they double while each read begins near the end of the one before."""
 
-MOST_KEPT = 64 << 20
+MAX_KEPT_BYTES = 64 << 20
 """Bytes that the sources of one task keep together."""
 
 _NEAR = 64 << 10
@@ -252,12 +252,12 @@ class Windows:
         return None
 
     def keep(self, source: S3Source, start: int, window: bytes) -> None:
-        """Keep a window; drop others above `MOST_KEPT`."""
+        """Keep a window; drop others above `MAX_KEPT_BYTES`."""
         self._drop(source, start)
         self._kept[source, start] = window
         self._starts[source].append(start)
         self._bytes += len(window)
-        while self._bytes > MOST_KEPT and len(self._kept) > 1:
+        while self._bytes > MAX_KEPT_BYTES and len(self._kept) > 1:
             self._drop(*next(iter(self._kept)))
 
     def forget(self, source: S3Source) -> None:
@@ -313,9 +313,9 @@ class S3Source:
         self._end = offset + size
         if kept is not None:
             return kept
-        if size >= MOST_AHEAD:
+        if size >= MAX_BYTES_AHEAD:
             return self._get(offset, size)
-        self._ahead = min(MOST_AHEAD, 2 * self._ahead) if goes_on else FIRST_AHEAD
+        self._ahead = min(MAX_BYTES_AHEAD, 2 * self._ahead) if goes_on else FIRST_AHEAD
         start, end = offset, min(self.length, offset + max(size, self._ahead))
         if offset >= self.length - END_BYTES:
             start, end = max(0, self.length - END_BYTES), self.length
@@ -357,7 +357,7 @@ ORIGIN = "acidlib"
 """The name of an object's metadata that holds `StagedUpload.origin`."""
 
 MIB = 1 << 20
-LEAST_PART, SENT_PART, COPIED_PART, MOST_PARTS = 5 * MIB, 8 * MIB, 1024 * MIB, 10_000
+MIN_PART_BYTES, SENT_PART_BYTES, COPIED_PART_BYTES, MAX_PARTS = 5 * MIB, 8 * MIB, 1024 * MIB, 10_000
 GROWING = 1000
 """The number of parts after which their size doubles."""
 
@@ -417,11 +417,11 @@ class Upload:
 
     @property
     def _least(self) -> int:
-        return LEAST_PART << (len(self._parts) // GROWING)
+        return MIN_PART_BYTES << (len(self._parts) // GROWING)
 
     @property
     def _full(self) -> int:
-        return SENT_PART << (len(self._parts) // GROWING)
+        return SENT_PART_BYTES << (len(self._parts) // GROWING)
 
     def _send_full(self) -> None:
         while len(self._waiting) >= self._full:
@@ -459,7 +459,7 @@ class Upload:
         if size and self._waiting:
             self._send_part(bytes(self._waiting))
             self._waiting.clear()
-        requests = -(-size // COPIED_PART)
+        requests = -(-size // COPIED_PART_BYTES)
         for piece in range(requests):
             start, end = size * piece // requests, size * (piece + 1) // requests
             self._parts.append(
@@ -475,8 +475,8 @@ class Upload:
             self._parts[-_TRAVEL_AT_ONCE - 1].result()  # raises its error, if it failed
 
     def _next_number(self) -> int:
-        if len(self._parts) >= MOST_PARTS:
-            raise RefusedError(f"Cannot write {self.path}: it would take more than {MOST_PARTS} parts")
+        if len(self._parts) >= MAX_PARTS:
+            raise RefusedError(f"Cannot write {self.path}: it would take more than {MAX_PARTS} parts")
         return len(self._parts) + 1
 
     def _put_part(self, number: int, data: bytes) -> Part:

@@ -279,12 +279,12 @@ def read_staging_record(bucket: Bucket, staging: str) -> StagingRecord | None:
     return None if marker is None else StagingRecord.decode(staging, marker.data, marker.version)
 
 
-MOST_STAGES, MOST_RECORD_BYTES, MOST_UPLOADS = 1000, 2 * MAX_CONTROL_FILE_BYTES, 20_000
+MAX_STAGES, MAX_RECORD_BYTES, MAX_UPLOADS = 1000, 2 * MAX_CONTROL_FILE_BYTES, 20_000
 """Staging directories at a place, bytes of their records, and uploads that these name together.
 
 Dead runs leave a few, and a record as large as one can be names fewer uploads.
 """
-_MOST_LISTED = 16
+_MAX_LISTED = 16
 """Uploads in an upload list: one of a task, or the marker files of two directories."""
 
 
@@ -300,7 +300,7 @@ def staging_records(bucket: Bucket, location: Location) -> Iterator[StagingRecor
         f"Cannot look at the runs in {location}: more staging directories ({STAGING_PREFIX}...) lie there than dead "
         "runs leave, or they name more uploads; remove those that no run has made"
     )
-    if len(staging) > MOST_STAGES:
+    if len(staging) > MAX_STAGES:
         raise too_many
     size = uploads = 0
     for name in staging:
@@ -310,7 +310,7 @@ def staging_records(bucket: Bucket, location: Location) -> Iterator[StagingRecor
         record = StagingRecord.decode(f"{location}/{name}", marker.data, marker.version)
         size += len(marker.data)
         uploads += 0 if record.publication is None else len(record.publication.uploads)
-        if size > MOST_RECORD_BYTES or uploads > MOST_UPLOADS:
+        if size > MAX_RECORD_BYTES or uploads > MAX_UPLOADS:
             raise too_many
         yield record
 
@@ -632,7 +632,7 @@ def remove_staging(
             # the store's own rules end the uploads of a damaged list, and of one that no run writes
             with suppress(CorruptError, ValueError, TypeError):
                 listed = [] if upload_list is None else parse_document(upload_list.data, name)
-                for key, upload_id in listed if len(listed) <= _MOST_LISTED else ():
+                for key, upload_id in listed if len(listed) <= _MAX_LISTED else ():
                     if str(key).startswith(_place_key(staging)):
                         abort(bucket, StagedUpload(key=str(key), origin="", upload_id=str(upload_id)))
     prefix, marker = bucket.key(staging), bucket.key(f"{staging}/{STAGING_MARKER}")

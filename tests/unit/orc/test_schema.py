@@ -12,7 +12,7 @@ from acidlib.errors import CorruptError, RefusedError
 from acidlib.orc.proto import Kind, Type
 from acidlib.orc.schema import (
     ACID_FIELDS,
-    MOST_COLUMNS,
+    MAX_COLUMNS,
     ROW_COLUMN,
     TypeNode,
     acid_tree,
@@ -97,7 +97,7 @@ def test_a_tree_is_neither_too_deep_nor_too_wide() -> None:
     with pytest.raises(RefusedError, match="/t/bucket_00000: its types are nested deeper than"):
         parse_types([*deep, leaf()], where="/t/bucket_00000")
     with pytest.raises(RefusedError, match="/t/bucket_00000: it has 100,001 columns, more than 100,000"):
-        parse_types([leaf()] * (MOST_COLUMNS + 1), where="/t/bucket_00000")
+        parse_types([leaf()] * (MAX_COLUMNS + 1), where="/t/bucket_00000")
 
 
 def test_a_kind_from_the_future_is_refused() -> None:

@@ -111,9 +111,9 @@ def test_a_summary_of_other_files_is_refused(file: Path, tmp_path: Path) -> None
 
 
 def test_a_footer_beyond_the_limit_is_refused(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(footer_module, "MOST_FOOTER", footer_of(file).size)
+    monkeypatch.setattr(footer_module, "MAX_FOOTER_BYTES", footer_of(file).size)
     footer_of(file)
-    monkeypatch.setattr(footer_module, "MOST_FOOTER", footer_of(file).size - 1)
+    monkeypatch.setattr(footer_module, "MAX_FOOTER_BYTES", footer_of(file).size - 1)
     with pytest.raises(RefusedError, match="bytes, more than"):
         footer_of(file)
 

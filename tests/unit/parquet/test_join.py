@@ -115,11 +115,11 @@ def test_other_differences(tmp_path: Path, first: Footer, reason: str, change: C
 
 
 def test_one_file_holds_no_more_than_the_limits(first: Footer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("acidlib.parquet.join.MOST_ROW_GROUPS", 2)
+    monkeypatch.setattr("acidlib.parquet.join.MAX_ROW_GROUPS", 2)
     with pytest.raises(RefusedError, match="one file cannot hold 3 row groups"):
         join(tmp_path / "target", [Path(first.name)] * 3)
     monkeypatch.undo()
-    monkeypatch.setattr("acidlib.parquet.join._MOST_ROWS", 5)
+    monkeypatch.setattr("acidlib.parquet.join._MAX_ROWS", 5)
     with pytest.raises(RefusedError, match="3 row groups of 6 rows"):
         join(tmp_path / "target", [Path(first.name)] * 3)
 

@@ -29,7 +29,7 @@ from acidlib.planning.inputs import CompactionInputs, compaction_inputs
 from acidlib.planning.units import (
     BATCH_BYTES,
     BATCH_TASKS,
-    MOST_JOINED_ROWS,
+    MAX_JOINED_ROWS,
     SMALL_BYTES,
     batches,
     compaction_units,
@@ -286,7 +286,7 @@ def test_any_plan_has_every_stripe_once_and_kept_rows_in_order() -> None:
 
 def test_a_joined_stripe_has_not_too_many_rows() -> None:
     """Rows of few values are next to no bytes, and each still takes memory."""
-    most = MOST_JOINED_ROWS
+    most = MAX_JOINED_ROWS
     half = stripe(0, SMALL, rows=most // 2), stripe(1, SMALL, rows=most // 2)
     assert in_short(*half) == [("rewrite", [0, 1])]
     assert in_short(*half, stripe(2, SMALL, rows=1), stripe(3, SMALL)) == [("rewrite", [0, 1]), ("rewrite", [2, 3])]

@@ -58,12 +58,12 @@ def test_files_that_differ_are_joined_apart_and_in_order(table: Path) -> None:
 
 
 def test_a_file_holds_no_more_row_groups_than_readers_number(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("acidlib.rewrite.join.MOST_ROW_GROUPS", 8)
+    monkeypatch.setattr("acidlib.rewrite.join.MAX_ROW_GROUPS", 8)
     assert joined(table, "abYcdefg") == ["abcd", "Y", "efg"]
-    monkeypatch.setattr("acidlib.rewrite.join.MOST_ROW_GROUPS", 1)  # one that has more itself is left as it is
+    monkeypatch.setattr("acidlib.rewrite.join.MAX_ROW_GROUPS", 1)  # one that has more itself is left as it is
     assert joined(table, "abY") == ["a", "b", "Y"]
 
 
 def test_a_file_has_no_larger_footer_than_readers_hold(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("acidlib.rewrite.join.MOST_JOINED_FOOTER", 2 * footer_of(table / "a").size)
+    monkeypatch.setattr("acidlib.rewrite.join.MAX_JOINED_FOOTER_BYTES", 2 * footer_of(table / "a").size)
     assert joined(table, "abcdefg") == ["ab", "cd", "ef", "g"]

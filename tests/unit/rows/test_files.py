@@ -24,7 +24,7 @@ from acid_inputs import (
 from judges import tables
 
 from acidlib.errors import CorruptError
-from acidlib.rows.files import MOST_TAILS
+from acidlib.rows.files import MAX_TAILS
 from acidlib.rows.row_ids import StripeKeys
 
 
@@ -83,7 +83,7 @@ def test_of_many_files_only_the_last_tails_are_kept(tmp_path: Path) -> None:
     data = CountedFiles()
     place = at_root(data)
     found = [delta(tmp_path)]
-    for number in range(MOST_TAILS):
+    for number in range(MAX_TAILS):
         path = tmp_path / f"{number:03d}"
         path.write_bytes(Path(full(found[0])).read_bytes())
         found.append(at(path))

@@ -12,7 +12,7 @@ from runners import ThreadRunner
 
 from acidlib.config.settings import Layer, default_settings
 from acidlib.errors import AcidError, RetryError, UsageError
-from acidlib.service.in_process import MOST_PROCESSES, InProcessRunner, open_runner, usable_processes
+from acidlib.service.in_process import MAX_PROCESSES, InProcessRunner, open_runner, usable_processes
 from acidlib.service.services import Application, Task
 
 
@@ -78,7 +78,7 @@ def test_without_a_session_the_setting_is_the_limit() -> None:
     with open_runner(name="n", conf={}, settings=settings) as runner:
         assert isinstance(runner, InProcessRunner)
         assert runner._most_bytes == 3 << 10
-        assert 1 <= runner.slots == usable_processes() <= MOST_PROCESSES
+        assert 1 <= runner.slots == usable_processes() <= MAX_PROCESSES
 
 
 def test_what_is_no_session_is_refused() -> None:

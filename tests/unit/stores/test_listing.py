@@ -126,7 +126,7 @@ def test_names_that_come_and_go_without_end_are_a_conflict(tmp_path: Path, monke
     fs = Busy()
     with pytest.raises(ConflictError, match="file_100 vanished"):
         list_location(fs, at(tmp_path))
-    monkeypatch.setattr(listings, "_MOST_SECONDS", 0.0)  # and so they are where a listing takes long
+    monkeypatch.setattr(listings, "_MAX_SECONDS", 0.0)  # and so they are where a listing takes long
     with pytest.raises(ConflictError, match="file_1 vanished"):
         list_location(Busy(), at(tmp_path))
 

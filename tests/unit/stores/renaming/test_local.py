@@ -22,7 +22,7 @@ from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError,
 from acidlib.memory import DEFAULT_MEMORY
 from acidlib.stores.filesystem import UNREACHABLE_SECONDS, UnreachableServers, as_acid_error
 from acidlib.stores.renaming import local
-from acidlib.stores.renaming.local import AT_ONCE, MOST_OPEN, LocalDataFiles, LocalFileSystem, LocalSource
+from acidlib.stores.renaming.local import AT_ONCE, MAX_OPEN_FILES, LocalDataFiles, LocalFileSystem, LocalSource
 from unit.stores.places import FS, TAKEN, put, take
 
 
@@ -308,7 +308,7 @@ def test_a_source_of_another_kind_is_read(tmp_path: Path) -> None:
     assert (tmp_path / "f").read_bytes() == b"bc"
 
 
-COUNT = 3 * MOST_OPEN
+COUNT = 3 * MAX_OPEN_FILES
 
 
 def content(number: int) -> bytes:
@@ -334,10 +334,10 @@ def held(folder: Path) -> set[str]:
 
 
 def test_those_used_last_are_open(sources: list[LocalSource], tmp_path: Path) -> None:
-    assert held(tmp_path) == {f"{number:04d}" for number in range(COUNT - MOST_OPEN, COUNT)}
-    sources[-MOST_OPEN].read(0, 1)
+    assert held(tmp_path) == {f"{number:04d}" for number in range(COUNT - MAX_OPEN_FILES, COUNT)}
+    sources[-MAX_OPEN_FILES].read(0, 1)
     sources[0].read(0, 1)
-    left = set(range(COUNT - MOST_OPEN, COUNT)) - {COUNT - MOST_OPEN + 1}  # by then that was unused for longest
+    left = set(range(COUNT - MAX_OPEN_FILES, COUNT)) - {COUNT - MAX_OPEN_FILES + 1}  # unused for longest then
     assert held(tmp_path) == {f"{number:04d}" for number in {0, *left}}
 
 
@@ -350,7 +350,7 @@ def test_each_is_read_and_copied_in_any_order(sources: list[LocalSource], tmp_pa
     sink.close()
     once = [content(number)[8:] for number in range(COUNT)]
     assert (tmp_path / "out").read_bytes() == b"".join(once + once[::-1])
-    assert len(held(tmp_path)) == MOST_OPEN
+    assert len(held(tmp_path)) == MAX_OPEN_FILES
 
 
 def test_another_file_in_its_place_is_not_read(sources: list[LocalSource], tmp_path: Path) -> None:
@@ -368,7 +368,7 @@ def test_one_that_has_gone_or_become_shorter_is_told(sources: list[LocalSource],
     (tmp_path / "0001").write_bytes(b"x")
     with pytest.raises(CorruptError, match=f"Cannot read {tmp_path}/0001: it has 1 bytes and was listed with"):
         sources[1].read(0, 1)
-    assert len(held(tmp_path)) <= MOST_OPEN
+    assert len(held(tmp_path)) <= MAX_OPEN_FILES
 
 
 def test_an_empty_directory_is_removed_and_no_other(tmp_path: Path) -> None:

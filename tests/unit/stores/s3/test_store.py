@@ -222,7 +222,7 @@ PLACE = parse_location("s3a://b/t")
 
 def test_more_than_dead_runs_leave_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each upload that is named costs requests, and each record is read several times in a run."""
-    limits = {"MOST_STAGES": 3, "MOST_RECORD_BYTES": 3 * len(RECORD.encode()), "MOST_UPLOADS": 2}
+    limits = {"MAX_STAGES": 3, "MAX_RECORD_BYTES": 3 * len(RECORD.encode()), "MAX_UPLOADS": 2}
     for name, most in limits.items():
         monkeypatch.setattr(store, name, most)
     assert len(S3Store(Served(Forged(RECORD, RECORD, STAGED))).unfinished(PLACE)) == 2
