@@ -19,6 +19,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
+from acidlib.acid.names import is_hidden
 from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError, RetryError
 from acidlib.location import local_location
 from acidlib.memory import DEFAULT_MEMORY, Memory
@@ -332,6 +333,8 @@ class LocalFileSystem(RenameFileSystem):
                 try:
                     entries.append(self._entry(item.name, item.stat(follow_symlinks=False)))
                 except FileNotFoundError as error:  # removed since the directory was read
+                    if is_hidden(item.name):
+                        continue  # another run's claim or staging, which comes and goes beside what readers see
                     raise ConflictError(f"Cannot list {path}: {item.name} vanished while it was listed") from error
                 require_few(path, len(entries))
         return tuple(sorted(entries, key=attrgetter("path")))

@@ -306,6 +306,35 @@ def test_a_removal_that_fails_below_leaves_nothing_open(place: Location, monkeyp
     assert len([*Path("/proc/self/fd").iterdir()]) == before
 
 
+@pytest.mark.parametrize("name", ["_acidlib_claim", ".hidden", "delta_9_9"])
+def test_what_vanishes_while_it_is_listed_matters_where_readers_see_it(
+    place: Location, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Another run's claim comes and goes; a directory of rows that went may stand elsewhere by now."""
+    gone, scan = Path(place.path, name), os.scandir
+
+    class Scanned:
+        def __init__(self, handle: int) -> None:
+            gone.mkdir()
+            with scan(handle) as entries:
+                self.entries = list(entries)
+            gone.rmdir()
+
+        def __enter__(self) -> list[os.DirEntry[str]]:
+            return self.entries
+
+        def __exit__(self, *_: object) -> None:
+            """Nothing is open."""
+
+    monkeypatch.setattr(os, "scandir", Scanned)
+    fs = LocalFileSystem(LocalTree(place))
+    if name.startswith("delta"):
+        with pytest.raises(ConflictError, match=f"{name} vanished while it was listed"):
+            fs.list_directory(place.path)
+    else:
+        assert [entry.path for entry in fs.list_directory(place.path)] == ["delta_1_1", "file"]
+
+
 def test_a_tree_that_is_too_deep_is_not_removed(place: Location) -> None:
     here = os.open(place.path, os.O_RDONLY)
     for _ in range(100):
