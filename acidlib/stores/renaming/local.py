@@ -466,10 +466,11 @@ class LocalFileSystem(RenameFileSystem):
         kind, problem = stat.S_IFMT(status.st_mode), ""
         if kind not in _KINDS:
             problem = "it is neither a file nor a directory"
-        try:
-            name.encode()
-        except UnicodeEncodeError:
-            problem = "that name is not UTF-8"
+        if not name.isascii():
+            try:
+                name.encode()
+            except UnicodeEncodeError:
+                problem = "that name is not UTF-8"
         return Entry(
             path=name,
             is_directory=kind == stat.S_IFDIR,

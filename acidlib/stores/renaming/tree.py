@@ -41,6 +41,7 @@ class _OpenHow(ctypes.Structure):
     _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
 
 
+_SIZE_OF_HOW = ctypes.sizeof(_OpenHow)
 _syscall = ctypes.CDLL(None, use_errno=True).syscall
 _syscall.restype = ctypes.c_long
 _syscall.argtypes = (ctypes.c_long, ctypes.c_int, ctypes.c_char_p, ctypes.POINTER(_OpenHow), ctypes.c_size_t)
@@ -255,7 +256,7 @@ def _open_below(above: int, relative: str, flags: int, mode: int = 0) -> int:
 
 def _openat2(above: int, relative: str, flags: int, mode: int, resolve: int) -> int:
     how = _how(flags, mode, resolve)
-    return int(_syscall(_OPENAT2, above, os.fsencode(relative), how, ctypes.sizeof(how)))
+    return int(_syscall(_OPENAT2, above, os.fsencode(relative), how, _SIZE_OF_HOW))
 
 
 @cache
