@@ -221,10 +221,17 @@ _NOT_BELOW = re.compile(r"(?:\A|/)\.{0,2}(?:/|\Z)|\0")
 """In a path: a part that is empty, `.` or `..`; or a character that ends a path."""
 
 
+def require_below(root: str, relative: str) -> None:
+    """Raise RefusedError for a relative path that does not lie strictly below `root`, or is not normal."""
+    # nearly all are told by the cheap half
+    may_not_be = not relative or relative[0] in "./" or relative[-1] == "/" or "/." in relative or "//" in relative
+    if (may_not_be or "\0" in relative) and _NOT_BELOW.search(relative):
+        raise RefusedError(f"Cannot touch {relative!r}: it does not name a path below {root}")
+
+
 def safe_parts(root: str, relative: str) -> tuple[str, ...]:
     """Return the components of a path that must lie strictly below `root`; anything else raises `RefusedError`."""
-    if _NOT_BELOW.search(relative):
-        raise RefusedError(f"Cannot touch {relative!r}: it does not name a path below {root}")
+    require_below(root, relative)
     return tuple(relative.split("/"))
 
 

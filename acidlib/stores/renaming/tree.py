@@ -26,7 +26,7 @@ from functools import cache
 from acidlib.errors import RefusedError, ReplacedError
 from acidlib.location import Location, local_location
 from acidlib.processes import boot
-from acidlib.stores.filesystem import safe_parts
+from acidlib.stores.filesystem import require_below
 
 _PATH = os.O_PATH | os.O_CLOEXEC
 _DIRECTORY = _PATH | os.O_DIRECTORY
@@ -228,11 +228,11 @@ def is_same(identity: str, other: str) -> bool:
 
 def _below(path: str, directory: str) -> str | None:
     """Return a path relative to a directory above it; None where it does not lie below, RefusedError at `..`."""
-    prefix = directory if directory.endswith("/") else f"{directory}/"
-    if path == directory or not path.startswith(prefix):
+    length = len(directory) + (directory[-1] != "/")
+    if len(path) <= length or not path.startswith(directory) or path[length - 1] != "/":
         return None
-    relative = path[len(prefix) :].rstrip("/")
-    safe_parts(directory, relative)
+    relative = path[length:].rstrip("/")
+    require_below(directory, relative)
     return relative
 
 
