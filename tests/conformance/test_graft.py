@@ -93,7 +93,7 @@ def test_grafted_stripes(made: str, generation: int, java: JavaOrc, tmp_path: Pa
     assert len(grafted) == (2 if made == "added columns" else 4)
     assert unit.stripes_rewritten == (1 if made == "added columns" else 2)
     (path,) = bucket_files(location, result.directories)
-    first = Path(grafted[0].path)
+    first = Path(grafted[0].file)
     assert data_of(first, 0) in data_of(path, 0)
     # no row was ever updated in place: it is of the transaction that wrote it
     assert all(written == current for _, written, _, _, current, _ in merge.raw_rows(path))

@@ -227,7 +227,7 @@ def test_originals_and_joined_files(generation: int, java: JavaOrc, tmp_path: Pa
             joined.parent.mkdir()
             files = sorted((tmp_path / name / "read").iterdir())
             result = join_plain_files(files, joined, settings=settings, generation=Generation(generation))
-            assert {action.copy for action in result.actions} == {settings is COPY}
+            assert {action.action for action in result.actions} == {"copy" if settings is COPY else "rewrite"}
             assert [row[3] for row in seen(joined.parent, generation, TYPES)] == [row[3] for row in expected]
 
 

@@ -5,6 +5,7 @@ A table lies right below the directory of its test.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import time
@@ -24,6 +25,7 @@ from integration.spark_tasks import in_the_middle
 SLOW = "bucket_00000"
 """The file whose first attempt is slow."""
 _PATIENCE_SECONDS = 120.0
+_C = ctypes.CDLL(None)
 
 
 def mark(staging: str | None, name: str) -> Path:
@@ -125,7 +127,7 @@ def outlived(made: AnyUnit, staging: str | None, stores: Stores, attempt: str) -
     """As `executor_killed_once`, and its Python process goes on when it is told to, and tries once more."""
     if not chosen(staging):
         return run_unit_task(made, staging, stores, attempt)
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    _C.signal(signal.SIGHUP, ctypes.c_void_p(int(signal.SIG_IGN)))  # Python's own call is for main threads
 
     def orphaned() -> None:
         put(mark(staging, "dying"))

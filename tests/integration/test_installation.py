@@ -128,11 +128,11 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
 def installation(built: Built, tmp_path_factory: pytest.TempPathFactory) -> Installation:
     """Made by its owner, then brought to another place without its times, where nobody may write.
 
-    In a usual run what the checkout has compiled is laid there before, but for what is of keys: it takes a minute.
+    In a usual run what the checkout has compiled is laid there before, but for what is of row ids: it takes a minute.
     """
     (made,) = built.environment.glob("lib/*/site-packages/acidlib")
     if not LONG:
-        compiled_before = (ROOT / "acidlib" / "orc" / "kernels" / "__pycache__").glob("[!k]*.nbc")
+        compiled_before = (ROOT / "acidlib" / "orc" / "kernels" / "__pycache__").glob("[!r]*.nbc")
         (made / "orc/kernels/__pycache__").mkdir(exist_ok=True)
         for path in compiled_before:
             shutil.copy2(path, made / "orc/kernels/__pycache__")

@@ -10,9 +10,10 @@ import pytest
 from long_runs import LONG
 from servers.browser import looked_at
 from servers.errors import ServerError
-from unit.report.documents import DOCUMENTS, DONE, FAILED, document_of, page_of
+from unit.report.documents import DONE, FAILED, SHOWN, told
 
 from acidlib.report.html import html_of
+from acidlib.report.values import Result
 
 pytestmark = pytest.mark.skipif(not LONG, reason="only a long run opens a browser")
 LONG_NAME = "anamewithoutanyplacetobreakit" * 5
@@ -20,38 +21,34 @@ EASY_TO_READ = 4.5
 """The contrast that WCAG 2.1 asks for (AA)."""
 
 
-def many() -> dict[str, Any]:
+def many() -> Result:
     """A run of many places with hostile names."""
-    done = [
-        replace(DONE, ref=DONE.ref._replace(partition=f"ds={n}"), seconds=n / 7, deltas_before=n % 400)
-        for n in range(1000)
-    ]
+    done = [replace(DONE, partition=f"ds={n}", seconds=n / 7, deltas_before=n % 400) for n in range(1000)]
     bad = replace(
         FAILED,
-        ref=FAILED.ref._replace(table=LONG_NAME),
+        table=LONG_NAME,
         location=f"s3://bucket/{LONG_NAME}/{LONG_NAME}",
         reason=f"{LONG_NAME} is bad",
     )
-    return document_of(
-        "major_compact",
-        [*done, bad, replace(DONE, ref=DONE.ref._replace(table=LONG_NAME), reason=LONG_NAME, seconds=900.0)],
-    )
+    return told("major_compact", [*done, bad, replace(DONE, table=LONG_NAME, reason=LONG_NAME, seconds=900.0)])
 
 
 @pytest.fixture(scope="module")
 def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("pages")
     paths = []
-    for name, document in {**DOCUMENTS, "many": many}.items():
+    for name, result in {**SHOWN, "many": many}.items():
         paths.append(folder / f"{name}.html")
-        paths[-1].write_text(html_of(page_of(document())), encoding="utf-8")
+        page = result().page()
+        assert page is not None
+        paths[-1].write_text(html_of(page), encoding="utf-8")
     try:
         return looked_at(paths, folder)
     except ServerError as error:
         pytest.skip(str(error))
 
 
-@pytest.mark.parametrize("name", [*DOCUMENTS, "many"])
+@pytest.mark.parametrize("name", [*SHOWN, "many"])
 def test_a_report_is_seen_as_it_is_meant(seen: dict[str, Any], name: str) -> None:
     page = seen[name]
     assert len(page["looks"]) == 4
