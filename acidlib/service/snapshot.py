@@ -41,11 +41,11 @@ from acidlib.service.environment import Environment
 from acidlib.service.in_process import usable_processes
 from acidlib.service.open import connect, heartbeater
 from acidlib.service.places import FULL, INSERT_ONLY, Interpretation, TableFacts, Target
-from acidlib.service.plan import LargeTailError, Tails, prove_full_acid, with_logical_lengths
+from acidlib.service.plan import Tails, prove_full_acid, with_logical_lengths, with_tails
 from acidlib.service.services import WORKER_PREFIX, Task, in_threads, step_seconds, value_or_raise
 from acidlib.service.surroundings.hive4 import MIN_HISTORY
 from acidlib.service.task_processes import TaskProcesses
-from acidlib.service.tasks import TailFacts, tail_task
+from acidlib.service.tasks import TailFacts
 from acidlib.service.wanted import Wanted, may_match, scan_of, unreadable_reason, wanted_partitions
 from acidlib.stores.discover import Each, TableLocation, discover_location, discover_warehouse, named_at
 from acidlib.stores.listing import list_location
@@ -642,18 +642,16 @@ def _require_full_acid(stores: Stores, newest_first: Sequence[_Listed]) -> None:
 
 
 def _with_tails(stores: Stores, location: Location, plan: Callable[[Tails], Item]) -> Item:
-    """Return what `plan` makes of the tails of a place, after a process of tasks has read the large ones it needs."""
-    known: dict[str, TailFacts] = {}
+    """Return what `with_tails` does; its tasks run in a process of their own."""
+    steps, answers = with_tails(stores, location, plan), None
     while True:
         try:
-            return plan(Tails.in_driver(stores, location, known))
-        except LargeTailError as error:
-            file = error.file
-        path = f"{location}/{file.path}"
-        task = Task(partial(tail_task, stores, location, file), 0, "look", path)
+            (task,) = steps.send(answers)
+        except StopIteration as end:
+            planned: Item = end.value
+            return planned
         with TaskProcesses(1) as processes:
-            ((answer,),) = processes.run([[task]], group=f"the look at {path}")
-        known[file.path] = value_or_raise(answer)
+            (answers,) = processes.run([[task]], group=f"the look at {task.where}")
 
 
 def _row_of_files(stores: Stores, table: TableRef, newest_first: Sequence[_Listed]) -> str:
