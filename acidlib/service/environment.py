@@ -54,7 +54,6 @@ class Environment:
     metastore        URIs of the metastore; empty = without a metastore
     names_metastore  it is stated on the command line
     token            a JWT for the metastore
-    jvm              py4j's view of the JVM of Spark, and the configuration of Hadoop in it
     secrets          in Hadoop's credential providers and in truststores
     login            the principal for Kerberos
     user, host       of this process
@@ -68,7 +67,6 @@ class Environment:
     metastore: tuple[str, ...] = field(default=(), repr=False)
     names_metastore: bool = False
     token: str | None = field(default=None, repr=False)
-    jvm: Callable[[], tuple[Any, Any]] | None = field(default=None, compare=False, repr=False)
     secrets: JavaSecrets = field(default_factory=JavaSecrets, compare=False, repr=False)
     login: KerberosLogin = _WITH_TICKET
     user: str = field(default_factory=user_name)
@@ -134,7 +132,6 @@ def read_environment(
         is_placed=is_placed,
         metastore=uris_from_settings(settings.site) if metastore is None else metastore,
         names_metastore=bool(metastore),
-        jvm=jvm,
         secrets=JavaSecrets(jvm, {**settings.hadoop, **spark.hadoop, **settings.site}),
         token=os.environ.get(TOKEN_VARIABLE, "").strip() or None,
         login=replace(spark.login, cache=os.environ.get("KRB5CCNAME") or None),
