@@ -55,7 +55,7 @@ def compactions(
         PlaceCompaction(job, run, services, backend, verifier, ready=lambda: progress.ready) for job in queue.jobs()
     )
     try:
-        with closing(scheduler.run_handing_out(places, while_waiting=progress.show)) as results:
+        with closing(scheduler.run(places, while_waiting=progress.show)) as results:
             answers = None
             with suppress(StopIteration):
                 while True:

@@ -22,7 +22,7 @@ from itertools import count
 from math import inf
 from queue import Empty, SimpleQueue
 from types import coroutine
-from typing import Any, Generic, Protocol, TypeVar, cast
+from typing import Any, Generic, Protocol, TypeVar
 
 from acidlib.admission import THREADS
 from acidlib.errors import AcidError, HangingError, known_error
@@ -95,7 +95,7 @@ class Scheduler(Generic[Result]):
     on_start   is called once tasks can be run, before the first of them is
     seconds    `step_seconds`: a workflow with a step that waits for an answer so long is left, and such a task has a
                HangingError
-    hands_out  tells the tasks that `run_handing_out` yields, once
+    hands_out  tells the tasks that `run` yields, once
     """
 
     def __init__(
@@ -131,13 +131,6 @@ class Scheduler(Generic[Result]):
         return len(self._under_way)
 
     def run(
-        self, workflows: Iterator[Workflow[Result]], *, while_waiting: Callable[[], None] = lambda: None
-    ) -> Generator[Result, None, None]:
-        """Yield the results, as they come; see `run_handing_out`, of a scheduler that hands nothing out."""
-        results = self.run_handing_out(workflows, while_waiting=while_waiting)
-        yield from cast("Generator[Result, None, None]", results)
-
-    def run_handing_out(
         self, workflows: Iterator[Workflow[Result]], *, while_waiting: Callable[[], None] = lambda: None
     ) -> Generator[Result | HandedOut, Sequence[Any] | None, None]:
         """Yield the results, as they come. The next workflow is drawn when there is room: a budget can end them.
