@@ -71,21 +71,13 @@ def run_initiator(
             tell(_left_alone(passed))
         for start in range(0, len(listed), _BATCH):
             batch = listed[start : start + _BATCH]
-            # by its listing alone: most places are below their thresholds, and a thread for each would cost more
-            decisions = [
-                attempt(partial(_decision_about, services), place, f"judge {place.target.ref}") for place in batch
+            # most places are below their thresholds by their listing alone, and a thread for each would cost more
+            looks = [_first_look(services, place) for place in batch]
+            undecided = [look for look in looks if not isinstance(look, InitiatorResult)]
+            answers = iter(in_threads(judge, undecided, seconds=seconds))
+            judged = [
+                (look, None) if isinstance(look, InitiatorResult) else _judged(look[0], next(answers)) for look in looks
             ]
-            pairs = list(zip(batch, decisions, strict=True))
-            answers = iter(in_threads(judge, [pair for pair in pairs if not _is_left(*pair)], seconds=seconds))
-            judged: list[_Judged] = []
-            for place, decision in pairs:
-                if isinstance(decision, Decision) and _is_left(place, decision):
-                    judged.append((_result(place.target, decision, outcome=Outcome.LEFT_ALONE), None))
-                    continue
-                answer = next(answers)
-                if isinstance(answer, AcidError):
-                    answer = _result(place.target, reason=str(answer), outcome=Outcome.FAILED), None
-                judged.append(answer)
             for result in _queue(services, backend, judged):
                 tell(result)
     signs.finish()
@@ -98,28 +90,43 @@ def _left_alone(passed: PassedOver) -> InitiatorResult:
 
 
 _Judged = tuple[InitiatorResult, Decided | None]
+_Look = tuple[ListingOutcome, Decision | AcidError]
 
 
-def _is_left(place: ListingOutcome, decision: Decision | AcidError) -> bool:
-    """Return whether a place is below its thresholds, and nothing there has to be looked at or finished."""
-    is_below = isinstance(decision, Decision) and decision.kind is None
-    return is_below and isinstance(place, ListedPlace) and not place.holds_staging
+def _first_look(services: Services, place: ListingOutcome) -> InitiatorResult | _Look:
+    """Return the result of a place below its thresholds where nothing has to be finished; else the place and decision.
+
+    Only its listing is looked at.
+    """
+    decision = attempt(partial(_decision_about, services), place, f"judge {place.target.ref}")
+    if isinstance(decision, Decision) and decision.kind is None:
+        assert isinstance(place, ListedPlace)  # else there is no decision
+        if not place.holds_staging:
+            return _result(place.target, decision, outcome=Outcome.LEFT_ALONE)
+    return place, decision
+
+
+def _judged(place: ListingOutcome, answer: _Judged | AcidError) -> _Judged:
+    """Return the answer of `_judge` about a place, or its failure where that hangs."""
+    if isinstance(answer, AcidError):
+        return _result(place.target, reason=str(answer), outcome=Outcome.FAILED), None
+    return answer
 
 
 def _judge(
     services: Services,
     backend: Backend,
     attempts: Attempts,
-    pair: tuple[ListingOutcome, Decision | AcidError],
+    look: _Look,
     *,
     dry_run: bool,
     force: bool,
 ) -> _Judged:
     """Return the result of one place as far as it is known, and the compaction to queue, if there is one.
 
-    pair  the place, and the decision about it by its listing
+    look  the place, and the decision about it by its listing
     """
-    place, decided = pair
+    place, decided = look
     target = place.target
     try:
         decision = value_or_raise(decided)
