@@ -29,6 +29,7 @@ from integration.harness import Jobs, Ran, fixture
 from integration.test_verification import a_row_is_lost, unnoticed
 
 GOLDEN = Path(__file__).parents[1] / "golden"
+STYLE = GOLDEN / "style.html"
 WRITE = os.environ.get("ACIDLIB_GOLDEN") == "write"
 DAY = 86_400
 
@@ -166,6 +167,16 @@ def masked(text: str, world: World) -> str:
     return text
 
 
+def without_style(page: str) -> str:
+    """A page without its style sheet, which is the same in all and stands in a file of its own, whole."""
+    (style,) = re.findall(r"<style>.*?</style>", page, flags=re.DOTALL)
+    if WRITE:
+        STYLE.parent.mkdir(parents=True, exist_ok=True)
+        STYLE.write_text(style)
+    assert style == STYLE.read_text()
+    return page.replace(style, "<style>of all pages</style>")
+
+
 def told(world: World, step: str, form: str) -> dict[str, str]:
     """What one job says, by the ending of the file that has it."""
     words = [str(word) for word in STEPS[step](world)]
@@ -180,7 +191,7 @@ def told(world: World, step: str, form: str) -> dict[str, str]:
         ran: Ran = world.jobs(*words, text=form == "text")
     found = {form: f"exit status {ran.status}\n{ran.out}--- standard error\n{ran.err}"}
     if page.exists():
-        found["html"] = page.read_text()
+        found["html"] = without_style(page.read_text())
         page.unlink()
     return {ending: masked(text, world) for ending, text in found.items()}
 
