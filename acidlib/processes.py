@@ -1,4 +1,7 @@
-"""Identities of processes, and whether a process of this machine has ended: then its claims need not time out."""
+"""Identities of processes, and whether one of this machine has ended: then its claims need not time out.
+
+Also how long threads compute.
+"""
 
 from __future__ import annotations
 
@@ -76,6 +79,19 @@ def boot() -> str:
 
 
 @cache
+def processor_seconds(thread: int) -> tuple[float, float]:
+    """Return how long a thread of this process has computed, and how long it has waited for a processor to do so.
+
+    Both are 0 where the system does not tell, as of a thread that has ended. Source: schedstat in the documentation of
+    Linux's scheduler, whose first two figures are the nanoseconds of both.
+    """
+    try:
+        ran, waited, _ = Path(f"/proc/self/task/{thread}/schedstat").read_text().split()
+    except OSError:
+        return 0.0, 0.0
+    return int(ran) / 1e9, int(waited) / 1e9
+
+
 def _surroundings() -> str | None:
     try:
         if str(Path("/proc/self").readlink()) != str(os.getpid()):

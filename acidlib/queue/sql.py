@@ -580,19 +580,6 @@ class SqlQueue:
 
         self._database.write("write to", work)
 
-    def mark_cleaned(self, request_ids: Sequence[int], now_ms: int) -> list[ConflictError | None]:
-        """Move some hundreds of cleaned requests to the history as succeeded, in one transaction.
-
-        Return for each id the error of a request that is not ready for cleaning, None for the others.
-        """
-
-        def work(connection: Connection) -> list[ConflictError | None]:
-            now = self._now_ms(connection, now_ms)
-            moved = self._move(connection, self._ready, {_IDS: request_ids}, State.SUCCEEDED, now)
-            return [None if request_id in moved else _not_owned(request_id) for request_id in request_ids]
-
-        return self._database.write("write to", work)
-
     def mark_undone(self, request_id: int, reason: str, now_ms: int, *, facts: RequestFacts) -> None:
         """Move a request to the history as failed after its result was undone, with more facts: it is not cleaned.
 

@@ -8,14 +8,12 @@ else a place is known it removes what dead runs left there.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from acidlib.acid.listing import Listing
-from acidlib.admission import THREADS
 from acidlib.errors import AcidError, BusyError, ConflictError, RefusedError, ReplacedError, RetryError, known_error
 from acidlib.location import LOCAL, Location
 from acidlib.model.requests import CompactionRequest
@@ -25,6 +23,7 @@ from acidlib.planning.clean import CleanPlan, DueCleaning, remaining_obsolete
 from acidlib.planning.results import quarantine_reason, quarantining_request, shows_unverified
 from acidlib.points import Point, reach
 from acidlib.service.backend import Backend, Hold, finish_claimed
+from acidlib.service.in_threads import as_done
 from acidlib.service.places import Target
 from acidlib.service.removals import (
     DeleteRateLimiter,
@@ -40,7 +39,7 @@ from acidlib.service.removals import (
 )
 from acidlib.service.rolled_back import RolledBack, result_of_due
 from acidlib.service.selection import CleanerOptions
-from acidlib.service.services import answers_of, as_done, step_seconds
+from acidlib.service.services import step_seconds
 from acidlib.stores.listing import list_location
 from acidlib.stores.removing import may_be_litter
 from acidlib.stores.store import CLAIM, STAGING_PREFIX
@@ -48,9 +47,6 @@ from acidlib.wording import plural
 
 Place = TypeVar("Place")
 Result = TypeVar("Result")
-
-_LOOKS_TOGETHER = 16
-_FILES_TOGETHER = 4096
 
 
 class NothingToCleanError(RefusedError):
@@ -83,13 +79,11 @@ class Cleaning(ABC):
     """One run's source of requests to clean, with the proof that no reader needs anything that they remove.
 
     must_exist   a metastore says that each place exists: a missing or empty one is an error
-    together     the number of places that a thread has claimed at a time, so that it asks the queue once about all
     rolled_back  the cleaning after rolled back transactions, which have no requests; None where they are not cleaned
     notes        about tables and partitions that are named and do not exist
     """
 
     must_exist = True
-    together = 1
     rolled_back: RolledBack | None = None
     notes: Sequence[str] = ()
 
@@ -125,9 +119,10 @@ class Cleaning(ABC):
         """Return the hold on the place of a request, which is not begun yet: a claim."""
         return Hold(self.services, request, target)
 
-    def requests_at(self, places: Sequence[ListedRequest]) -> list[Sequence[CompactionRequest] | AcidError]:
-        """Return for each place the requests of the queue and its history, as far as `plan` needs them."""
-        return [() for _ in places]
+    def requests_at(self, target: Target) -> Sequence[CompactionRequest]:
+        """Return the requests of the queue and its history about a place, as far as `plan` needs them."""
+        del target
+        return ()
 
     @abstractmethod
     def plan(self, listed: ListedRequest, requests: Sequence[CompactionRequest]) -> CleanPlan:
@@ -153,8 +148,8 @@ class Cleaning(ABC):
         del request, target  # all runs of this engine respect the claim
 
     @abstractmethod
-    def end_cleaned(self, cleaned: Sequence[ListedRequest]) -> list[str | AcidError | None]:
-        """End requests whose listings show nothing obsolete; return for each None, or why it has to stay."""
+    def end_cleaned(self, cleaned: ListedRequest) -> str | None:
+        """End a request whose listing shows nothing obsolete; return None, or why it has to stay."""
 
     @abstractmethod
     def end_dropped(self, request: CompactionRequest) -> None:
@@ -193,18 +188,18 @@ def run_cleaner(cleaning: Cleaning, tell: Callable[[CleaningResult], None]) -> N
     is_named = options.selection.location is not None or bool(options.selection.tables)
     locations: set[str] = set()
 
-    def clean_tables(tables: Sequence[Sequence[DueCleaning]]) -> list[list[CleaningResult]]:
+    def clean_table(table: Sequence[DueCleaning]) -> list[CleaningResult]:
         assert rolled_back is not None
-        return [[rolled_back.clean(place, limiter) for place in table] for table in tables]
+        return [rolled_back.clean(place, limiter) for place in table]
 
-    def tables_failed(table: Sequence[DueCleaning], error: AcidError) -> list[CleaningResult]:
+    def table_failed(table: Sequence[DueCleaning], error: AcidError) -> list[CleaningResult]:
         return [ended_by(error, result_of_due(place)) for place in table]
 
     def leftovers_failed(place: tuple[Location, CompactionRequest], error: AcidError) -> CleaningResult:
         return replace(ended_by(error, _nothing_yet(place[1])), id=None)
 
     doing = "cleaning after rolled back transactions at"
-    of_tables = _at_places(cleaning, doing, clean_tables, tables_failed, due, limiter)
+    of_tables = _at_places(cleaning, doing, clean_table, table_failed, due, limiter)
     for result in chain(_clean_requests(cleaning, limiter), chain.from_iterable(of_tables)):
         locations.add(result.location)
         # where no place is named, one that another run has claimed waits for the next run
@@ -229,11 +224,10 @@ def run_cleaner(cleaning: Cleaning, tell: Callable[[CleaningResult], None]) -> N
     for leftovers in _at_places(
         cleaning,
         "looking for litter at",
-        lambda places: [_clean_leftovers(cleaning, request, location, limiter) for location, request in places],
+        lambda place: _clean_leftovers(cleaning, place[1], place[0], limiter),
         leftovers_failed,
         list(others.items()),
         limiter,
-        together=_LOOKS_TOGETHER,
     ):
         if leftovers is not None:
             tell(leftovers)
@@ -245,14 +239,8 @@ def _clean_requests(cleaning: Cleaning, limiter: DeleteRateLimiter) -> Iterator[
     for request in cleaning.ready():
         by_place.setdefault(request.facts.location or request.ref, []).append(request)
 
-    def clean(places: Sequence[Sequence[CompactionRequest]]) -> list[list[tuple[CompactionRequest, CleaningResult]]]:
-        results: list[list[tuple[CompactionRequest, CleaningResult]]] = [[] for _ in places]
-        for turn in range(max(map(len, places))):
-            due = [(number, requests[turn]) for number, requests in enumerate(places) if turn < len(requests)]
-            answers = _clean_together(cleaning, [request for _, request in due], limiter)
-            for (number, request), result in zip(due, answers, strict=True):
-                results[number].append((request, result))
-        return results
+    def clean(requests: Sequence[CompactionRequest]) -> list[tuple[CompactionRequest, CleaningResult]]:
+        return [(request, _RequestCleaning(cleaning, request, limiter).clean()) for request in requests]
 
     def failed(
         requests: Sequence[CompactionRequest], error: AcidError
@@ -262,7 +250,7 @@ def _clean_requests(cleaning: Cleaning, limiter: DeleteRateLimiter) -> Iterator[
     names: dict[str, set[TableRef]] = {}
     conflicts: list[tuple[CompactionRequest, CleaningResult]] = []
     places = list(by_place.values())
-    for results in _at_places(cleaning, "cleaning", clean, failed, places, limiter, together=cleaning.together):
+    for results in _at_places(cleaning, "cleaning", clean, failed, places, limiter):
         for request, result in results:
             names.setdefault(result.location, set()).add(result.ref)
             if result.state in (Outcome.CONFLICT, Outcome.BUSY) and not result.removed:
@@ -284,14 +272,12 @@ def _clean_requests(cleaning: Cleaning, limiter: DeleteRateLimiter) -> Iterator[
 def _at_places(
     cleaning: Cleaning,
     doing: str,
-    work: Callable[[Sequence[Place]], Sequence[Result]],
+    work: Callable[[Place], Result],
     failed: Callable[[Place, AcidError], Result],
     places: Sequence[Place],
     limiter: DeleteRateLimiter,
-    *,
-    together: int = 1,
 ) -> Iterator[Result]:
-    """Yield the result of each place, as it comes; `work` is given at most `together` places at a time.
+    """Yield the result of each place, as it comes.
 
     failed  returns the result of a place where `work` hangs, or cannot be done
     """
@@ -299,60 +285,14 @@ def _at_places(
         return
     progress = cleaning.services.progress
     progress.start(f"{doing} {plural(len(places), 'place')}", len(places))
-    size = min(together, -(-len(places) // THREADS))
-    portions = [places[start : start + size] for start in range(0, len(places), size)]
-    ended = 0
+    seconds = step_seconds(cleaning.services.settings)
     try:
-        seconds = step_seconds(cleaning.services.settings)
-        for number, answer in as_done(work, portions, seconds=seconds, on_interrupt=limiter.stop):
-            results = [failed(place, answer) for place in portions[number]] if isinstance(answer, AcidError) else answer
-            for result in results:
-                ended += 1
-                progress.advance(ended)
-                yield result
+        answers = as_done(work, places, seconds=seconds, on_interrupt=limiter.stop)
+        for ended, (number, answer) in enumerate(answers, start=1):
+            progress.advance(ended)
+            yield failed(places[number], answer) if isinstance(answer, AcidError) else answer
     finally:
         progress.finish()
-
-
-_Steps = Generator[ListedRequest, Any, CleaningResult]
-"""The cleaning of one request. It yields twice, where several requests can ask the queue together, and is sent the
-answer: first the requests at its place, then the result of the end of the request.
-"""
-
-
-def _clean_together(
-    cleaning: Cleaning, requests: Sequence[CompactionRequest], limiter: DeleteRateLimiter
-) -> list[CleaningResult]:
-    """Return the results of requests of several places; an error at one place leaves the others alone.
-
-    Listings of places under way are in memory: with many files in them, no further place is begun before they end.
-    """
-    jobs = [_RequestCleaning(cleaning, request, limiter).steps() for request in requests]
-    results: dict[int, CleaningResult] = {}
-    asking: dict[int, ListedRequest] = {}
-
-    def go_on(number: int, answer: Any) -> None:
-        try:
-            job = jobs[number]
-            asking[number] = job.throw(answer) if isinstance(answer, AcidError) else job.send(answer)
-        except StopIteration as end:
-            results[number] = end.value
-
-    with ExitStack() as stack:
-        for job in jobs:
-            stack.callback(job.close)
-        for number in range(len(jobs)):
-            go_on(number, None)
-            files = sum(len(listed.listing.files) for listed in asking.values())
-            if files < _FILES_TOGETHER and number + 1 < len(jobs):
-                continue
-            for ask in (cleaning.requests_at, cleaning.end_cleaned):
-                waiting = dict(asking)
-                asking.clear()
-                if waiting:
-                    for job_number, answer in zip(waiting, answers_of(ask, [*waiting.values()]), strict=True):
-                        go_on(job_number, answer)
-    return [results[number] for number in range(len(jobs))]
 
 
 class _RequestCleaning:
@@ -366,12 +306,12 @@ class _RequestCleaning:
         self._limiter = limiter
         self._result = _nothing_yet(request)
 
-    def steps(self) -> _Steps:
+    def clean(self) -> CleaningResult:
         """Return the result of the request, also where an error has ended it."""
         dry_run = self._options.dry_run
         try:
             try:
-                return (yield from self._clean())
+                return self._clean()
             except CleaningForbiddenError as error:
                 if dry_run or not self._cleaning.end_forbidden(self._request, str(error)):
                     raise
@@ -392,7 +332,7 @@ class _RequestCleaning:
                     return replace(result, reason=f"{failure}; then: {then}")
             return result
 
-    def _clean(self) -> _Steps:
+    def _clean(self) -> CleaningResult:
         dry_run, not_ready = self._options.dry_run, self._cleaning.not_ready_reason(self._request)
         if not dry_run and not_ready is not None:
             return replace(self._result, state=Outcome.READY_FOR_CLEANING, reason=not_ready)
@@ -408,9 +348,9 @@ class _RequestCleaning:
             except RefusedError as error:  # nothing can be moved there: the request waits
                 raise NotOursError(str(error)) from error
         if dry_run:
-            return (yield from self._would_clean(request, target, not_ready, trash))
+            return self._would_clean(request, target, not_ready, trash)
         self._limiter.assert_not_stopped()
-        return (yield from self._clean_place(request, target))
+        return self._clean_place(request, target)
 
     def _look_up(self) -> tuple[CompactionRequest, Target | None, bool]:
         """Return the request as it is now, its place, and whether that exists; a missing place is asked for anew."""
@@ -428,7 +368,7 @@ class _RequestCleaning:
                 raise NothingToCleanError("the table was restored or re-created: another directory is there") from error
         return request, target, False
 
-    def _clean_place(self, request: CompactionRequest, target: Target) -> _Steps:
+    def _clean_place(self, request: CompactionRequest, target: Target) -> CleaningResult:
         """Claim, list, plan, remove, list again, and end the request if nothing obsolete is left."""
         cleaning, services, location = self._cleaning, self._services, target.location
         with cleaning.hold(request, target) as hold:
@@ -440,7 +380,7 @@ class _RequestCleaning:
             if cleaning.must_exist and not listing.files and not listing.top_directories():
                 raise _may_be_missing(target, "it is empty")
             listed = ListedRequest(request=request, target=target, listing=listing)
-            plan = yield from self._plan(listed)
+            plan = self._plan(listed)
             reach(Point.CLEANING_PLANNED)
             removal: Removal = (), ()
             if plan.remove:
@@ -471,7 +411,7 @@ class _RequestCleaning:
             return replace(self._result, reason=f"{len(left)} obsolete left: {waiting}")
         if not plan.remove:
             cleaning.require_unmoved(request, target)
-        stays = yield replace(listed, listing=listing)
+        stays = cleaning.end_cleaned(replace(listed, listing=listing))
         if stays is not None:
             return replace(self._result, reason=stays)
         reach(Point.CLEANED)
@@ -491,9 +431,9 @@ class _RequestCleaning:
             return _may_be_missing(target, "neither it nor the directory above it is there")
         return NothingToCleanError("the location does not exist any more")
 
-    def _plan(self, listed: ListedRequest) -> Generator[ListedRequest, Any, CleanPlan]:
+    def _plan(self, listed: ListedRequest) -> CleanPlan:
         """Plan; NotOursError, with which a request waits, while a quarantine keeps the inputs of a result."""
-        requests = yield listed
+        requests = self._cleaning.requests_at(listed.target)
         quarantining = quarantining_request(requests, listed.listing.top_directories())
         if quarantining is not None and shows_unverified(quarantining):
             raise NotOursError(f"Cannot clean {listed.target.ref}: {quarantine_reason(quarantining)}")
@@ -501,14 +441,14 @@ class _RequestCleaning:
 
     def _would_clean(
         self, request: CompactionRequest, target: Target, not_ready: str | None, trash: str | None
-    ) -> _Steps:
+    ) -> CleaningResult:
         """Return the result of a dry run: the paths that would be removed now, or moved to a `trash`, or that wait."""
         services, location = self._services, target.location
         planned = replace(self._result, state=Outcome.PLANNED)
         if services.store(location).unfinished(location):
             return replace(planned, reason="a publication there is unfinished; the run finishes it first")
         listing = list_location(services.fs(location), location, missing=ConflictError)
-        plan = yield from self._plan(ListedRequest(request=request, target=target, listing=listing))
+        plan = self._plan(ListedRequest(request=request, target=target, listing=listing))
         if not_ready is not None:
             later = tuple(Waiting(path, not_ready) for path in plan.remove)
             return replace(planned, reason=not_ready, waiting=later + _waiting(plan))

@@ -27,11 +27,12 @@ from acidlib.planning.inputs import Refusal
 from acidlib.points import Point, reach
 from acidlib.service.attempts import Attempts
 from acidlib.service.backend import Backend, Decided
+from acidlib.service.in_threads import in_threads
 from acidlib.service.listing import ListingOutcome, RollbackSigns, Unlisted, list_in_portions
 from acidlib.service.places import ListedPlace, Target
 from acidlib.service.plan import prepare
 from acidlib.service.selection import PassedOver, Selection
-from acidlib.service.services import Services, attempt, in_threads, step_seconds, value_or_raise
+from acidlib.service.services import Services, attempt, step_seconds, value_or_raise
 from acidlib.stores.listing import list_location
 
 _BATCH = 100

@@ -11,9 +11,10 @@ from acidlib.errors import AcidError
 from acidlib.model.tables import TableRef
 from acidlib.planning.stated_write_ids import directory_ids, require_list_per_table, side_files, signs_of_aborts
 from acidlib.report.progress import WARNING
+from acidlib.service.in_threads import in_threads
 from acidlib.service.places import ListedPlace, Target
 from acidlib.service.selection import PassedOver, Selection
-from acidlib.service.services import Services, attempt, in_threads, step_seconds
+from acidlib.service.services import Services, attempt, step_seconds
 from acidlib.stores.listing import list_location
 from acidlib.wording import duration_text, plural, utc_words
 

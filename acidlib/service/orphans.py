@@ -9,6 +9,7 @@ from functools import partial
 from acidlib.errors import AcidError
 from acidlib.model.results import CleaningResult, Outcome, RemovedPath
 from acidlib.service.backend import Backend
+from acidlib.service.in_threads import as_done
 from acidlib.service.places import Target
 from acidlib.service.removals import (
     DeleteRateLimiter,
@@ -19,7 +20,7 @@ from acidlib.service.removals import (
     result_of_removal,
 )
 from acidlib.service.selection import Selection
-from acidlib.service.services import Services, as_done, step_seconds
+from acidlib.service.services import Services, step_seconds
 from acidlib.stores.removing import find_orphans
 from acidlib.stores.store import original_staging_name
 from acidlib.wording import age_words, plural

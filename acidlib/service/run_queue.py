@@ -16,6 +16,7 @@ from acidlib.model.results import CompactionResult, Outcome, outcome_of
 from acidlib.model.tables import TableRef
 from acidlib.model.units import RewriteSettings
 from acidlib.service.backend import Backend, WaitingRequest, nowhere
+from acidlib.service.in_threads import in_threads
 from acidlib.service.listing import (
     PORTION,
     ListingOutcome,
@@ -26,7 +27,7 @@ from acidlib.service.listing import (
 )
 from acidlib.service.places import ListedPlace, Target
 from acidlib.service.selection import PassedOver, Selection
-from acidlib.service.services import Services, attempt, in_threads, step_seconds, value_or_raise
+from acidlib.service.services import Services, attempt, step_seconds, value_or_raise
 from acidlib.wording import size_words
 
 

@@ -24,10 +24,10 @@ from queue import Empty, SimpleQueue
 from types import coroutine
 from typing import Any, Generic, Protocol, TypeVar
 
-from acidlib.admission import THREADS
 from acidlib.errors import AcidError, HangingError, known_error
 from acidlib.planning.units import BATCH_TASKS, SMALL_BYTES, batches, groups_of_like_length
-from acidlib.service.services import Runner, Task, in_threads, value_or_raise
+from acidlib.service.in_threads import THREADS, in_threads
+from acidlib.service.services import Runner, Task, value_or_raise
 from acidlib.service.stopping import STOPPING
 from acidlib.waiting import STOP_SECONDS, Piece, Threads, in_time
 

@@ -1,37 +1,26 @@
 """The services of a run, handed in once by the job, so that nothing below reads a clock or the environment.
 
-Beside them the ways to work elsewhere: tasks on a runner, and work that mostly waits in threads of the driver. In both
-an error is a value.
+Beside them tasks on a runner, and work whose error is a value.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import CancelledError, Future
-from contextlib import suppress
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from math import inf
-from queue import Empty, SimpleQueue
-from threading import Event
 from typing import Any, Protocol, TypeVar
 
-from acidlib.admission import OF_THIS_PROCESS, THREADS, AdaptiveLimit
 from acidlib.config.settings import Settings
-from acidlib.errors import AcidError, HangingError, RetryError, UnknownOutcomeError, known_error
+from acidlib.errors import AcidError, RetryError, UnknownOutcomeError, known_error
 from acidlib.location import Location
 from acidlib.memory import Memory, barred
 from acidlib.report.progress import WARNING, Progress
-from acidlib.service.stopping import STOPPING
 from acidlib.stores.filesystem import FileSystem
 from acidlib.stores.store import Claim, Store
 from acidlib.stores.stores import Stores
-from acidlib.waiting import STOP_SECONDS, Threads
 
 Item = TypeVar("Item")
 Value = TypeVar("Value")
-
-_LOOK_SECONDS = 1.0
 
 WORKER_PREFIX = "acidlib-"
 """Every worker id, and every private pool, of this engine begins with it."""
@@ -208,67 +197,3 @@ STEP_TIMEOUT = "acidlib.step.timeout"
 def step_seconds(settings: Settings) -> float:
     """Return how long a run waits for one answer of a file system."""
     return settings.integer(STEP_TIMEOUT) / 1000 or inf
-
-
-def as_done(
-    work: Callable[[Item], Value],
-    items: Sequence[Item],
-    *,
-    seconds: float,
-    on_interrupt: Callable[[], None] = lambda: None,
-    admission: AdaptiveLimit = OF_THIS_PROCESS,
-) -> Iterator[tuple[int, Value | AcidError]]:
-    """Yield the number of each item with its value or error, as they come: for work that waits more than it computes.
-
-    seconds  `step_seconds`: an item that waits for an answer so long has a HangingError
-
-    An interrupt begins no further item; `on_interrupt` may shorten those that were begun.
-    """
-    if not items:
-        return
-    interrupted = Event()
-    ended: SimpleQueue[Future[Value | AcidError]] = SimpleQueue()
-
-    def admitted(item: Item) -> Value:
-        with admission:
-            if interrupted.is_set():
-                raise CancelledError
-            return work(item)
-
-    with Threads(min(THREADS, len(items)), "acidlib-look") as pool:
-        try:
-            with STOPPING.shielded():
-                numbers = {pool.submit(attempt, admitted, item): number for number, item in enumerate(items)}
-                for future in numbers:
-                    future.add_done_callback(ended.put)
-            looked = time.monotonic()
-            while numbers:
-                with suppress(Empty):
-                    future = ended.get(timeout=_LOOK_SECONDS)
-                    STOPPING.look()
-                    failure = future.exception()
-                    yield numbers.pop(future), failure if isinstance(failure, HangingError) else future.result()
-                if time.monotonic() - looked >= _LOOK_SECONDS:
-                    with STOPPING.shielded():
-                        pool.give_up_hanging(seconds)
-                    looked = time.monotonic()
-        except BaseException:
-            interrupted.set()
-            on_interrupt()
-            pool.stop(min(seconds, STOP_SECONDS), seconds)
-            raise
-
-
-def in_threads(
-    work: Callable[[Item], Value],
-    items: Sequence[Item],
-    *,
-    seconds: float,
-    on_progress: Callable[[int], None] = lambda _: None,
-) -> list[Value | AcidError]:
-    """Return the value or error of each item, in order; see `as_done`."""
-    answers: dict[int, Value | AcidError] = {}
-    for number, answer in as_done(work, items, seconds=seconds):
-        answers[number] = answer
-        on_progress(len(answers))
-    return [answers[number] for number in range(len(items))]

@@ -39,10 +39,11 @@ from acidlib.scan.read import read_splits, read_stream, read_table
 from acidlib.scan.splits import Scan, Split, packed, place_splits
 from acidlib.service.environment import Environment
 from acidlib.service.in_process import usable_processes
+from acidlib.service.in_threads import in_threads
 from acidlib.service.open import connect, heartbeater
 from acidlib.service.places import FULL, INSERT_ONLY, Interpretation, TableFacts, Target
 from acidlib.service.plan import Tails, prove_full_acid, with_logical_lengths, with_tails
-from acidlib.service.services import WORKER_PREFIX, Task, in_threads, step_seconds, value_or_raise
+from acidlib.service.services import WORKER_PREFIX, Task, step_seconds, value_or_raise
 from acidlib.service.surroundings.hive4 import MIN_HISTORY
 from acidlib.service.task_processes import TaskProcesses
 from acidlib.service.tasks import TailFacts

@@ -33,12 +33,13 @@ from acidlib.planning.stated_write_ids import StatedWriteIds
 from acidlib.report.show import initiator_of
 from acidlib.service.attempts import COUNTED, Attempts
 from acidlib.service.environment import Environment
+from acidlib.service.in_threads import in_threads
 from acidlib.service.initiate import refused_now
 from acidlib.service.listing import ListingOutcome, Unlisted, list_in_portions
 from acidlib.service.open import Queued, metastore_database, open_queued, txn_timeout_seconds
 from acidlib.service.places import Interpretation, ListedPlace, Target, stated_reader, target_of
 from acidlib.service.selection import Selection
-from acidlib.service.services import Services, in_threads, step_seconds
+from acidlib.service.services import Services, step_seconds
 from acidlib.service.surroundings.alone import select_targets
 from acidlib.service.surroundings.catalog import Catalog
 from acidlib.service.surroundings.hive3 import concerns

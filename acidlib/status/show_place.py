@@ -15,9 +15,10 @@ from acidlib.model.results import PlacesDocument, PlaceTotals, ShownPart, ShownP
 from acidlib.orc.reader import read_tail
 from acidlib.parquet.footer import read_footer
 from acidlib.service.backend import Backend
+from acidlib.service.in_threads import in_threads
 from acidlib.service.places import ListedPlace, Target
 from acidlib.service.selection import Selection
-from acidlib.service.services import Services, in_threads, step_seconds
+from acidlib.service.services import Services, step_seconds
 from acidlib.stores.listing import flush_length, list_location
 
 _ORC, _PARQUET = b"ORC", b"PAR1"

@@ -18,10 +18,11 @@ from acidlib.queue.sql import SqlQueue
 from acidlib.service.attempts import Attempts
 from acidlib.service.backend import Decided, Hold, WaitingRequest, finish_publications
 from acidlib.service.clean import ListedRequest, NothingToCleanError
+from acidlib.service.in_threads import in_threads
 from acidlib.service.listing import list_places
 from acidlib.service.places import Interpretation, ListedPlace, Target, request_of, stated_reader, target_of
 from acidlib.service.selection import CleanerOptions, Selected, Selection
-from acidlib.service.services import Services, in_threads, step_seconds
+from acidlib.service.services import Services, step_seconds
 from acidlib.service.surroundings.sql import SqlBackend, SqlCleaning, SqlHold, with_figures
 from acidlib.stores.discover import (
     Skipped,
@@ -266,8 +267,6 @@ class StandaloneCleaning(SqlCleaning):
     """
 
     must_exist = False  # a directory that is missing was dropped
-    together = 16
-    """A statement to an SQLite file costs as much as everything else at a small place."""
 
     def __init__(self, backend: StandaloneBackend, options: CleanerOptions) -> None:
         super().__init__(backend, options)
@@ -286,10 +285,9 @@ class StandaloneCleaning(SqlCleaning):
         del anew
         return request, target_of(request, stated_reader(self.services.settings))
 
-    def requests_at(self, places: Sequence[ListedRequest]) -> list[Sequence[CompactionRequest] | AcidError]:
-        """Return the rows about each location, read together."""
-        rows = self.backend.queue.rows_at(listed.target.location for listed in places)
-        return [[row for row in rows if row.facts.location == listed.target.location] for listed in places]
+    def requests_at(self, target: Target) -> Sequence[CompactionRequest]:
+        """Return the rows about the location."""
+        return self.backend.rows_at(target)
 
     def plan(self, listed: ListedRequest, requests: Sequence[CompactionRequest]) -> CleanPlan:
         """Return the paths that are obsolete by the recorded list; note when covering directories were first seen.
@@ -330,10 +328,9 @@ class StandaloneCleaning(SqlCleaning):
             self.backend.queue.change(request.id, None, facts=RequestFacts(first_seen=seen))
         return plan
 
-    def end_cleaned(self, cleaned: Sequence[ListedRequest]) -> list[str | AcidError | None]:
-        """End the requests as succeeded, in one transaction."""
-        ids = [listed.request.id for listed in cleaned]
-        return [*self.backend.queue.mark_cleaned(ids, self.services.now_ms())]
+    def end_cleaned(self, cleaned: ListedRequest) -> None:
+        """End the request as succeeded."""
+        self.backend.queue.end(cleaned.request.id, State.SUCCEEDED, self.services.now_ms())
 
     def end_dropped(self, request: CompactionRequest) -> None:
         """End the request as succeeded: no metastore remembers aborted write ids."""

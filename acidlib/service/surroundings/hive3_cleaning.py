@@ -6,14 +6,12 @@ from collections.abc import Iterable, Sequence
 
 from acidlib.acid.names import Generation, Names
 from acidlib.acid.write_ids import ValidTxnList
-from acidlib.errors import AcidError
 from acidlib.metastore.transactions import HeldLock
 from acidlib.model.requests import ActivityMark, CompactionRequest, RequestFacts, State
 from acidlib.planning.clean import CleanPlan, aborted_present, plan_cleaning
 from acidlib.service.backend import Hold
 from acidlib.service.clean import ListedRequest
 from acidlib.service.places import Target
-from acidlib.service.services import attempt
 from acidlib.service.surroundings.hive3 import Hive3Backend, Hive3Hold, concerns, evidence_now, table_id
 from acidlib.service.surroundings.metastore_cleaning import DROPPED, MetastoreCleaning, with_mark
 from acidlib.service.surroundings.sql import SqlCleaning
@@ -65,9 +63,9 @@ class Hive3Cleaning(SqlCleaning, MetastoreCleaning):
         """Return a claim of the place; its check also asks whether Hive's own compactor works there."""
         return Hive3CleaningHold(self.backend, request, target)
 
-    def requests_at(self, places: Sequence[ListedRequest]) -> list[Sequence[CompactionRequest] | AcidError]:
-        """Return the rows about each table or partition."""
-        return [attempt(self.backend.rows_at, listed.target) for listed in places]
+    def requests_at(self, target: Target) -> Sequence[CompactionRequest]:
+        """Return the rows about the table or partition."""
+        return self.backend.rows_at(target)
 
     def plan(self, listed: ListedRequest, requests: Sequence[CompactionRequest]) -> CleanPlan:
         """Return the paths that are obsolete for the recorded mark, except those that may still be read.
@@ -116,23 +114,19 @@ class Hive3Cleaning(SqlCleaning, MetastoreCleaning):
             self.backend.queue.change(request.id, None, facts=RequestFacts(evidence=noted, table_id=table_id(target)))
         return plan
 
-    def end_cleaned(self, cleaned: Sequence[ListedRequest]) -> list[str | AcidError | None]:
-        """End the requests as succeeded, one after the other."""
-        return [attempt(self._end, listed) for listed in cleaned]
-
-    def _end(self, listed: ListedRequest) -> str | None:
+    def end_cleaned(self, cleaned: ListedRequest) -> str | None:
         """End a request as succeeded; or return why it stays, in the metastore's own queue.
 
         There the end has the metastore forget aborted write ids up to the mark: so no rows of them may be left.
         """
         if not self.backend.own_queue:
-            target, listing = listed.target, listed.listing
+            target, listing = cleaned.target, cleaned.listing
             outputs = {name for row in self.backend.rows_at(target) for name in row.facts.outputs or ()}
             aborted = aborted_present(
                 listing,
                 target.write_ids(listing),
                 generation=Names(Generation.HIVE3),
-                up_to=listed.mark,
+                up_to=cleaned.mark,
                 compacted=outputs,
             )
             if aborted:
@@ -141,7 +135,7 @@ class Hive3Cleaning(SqlCleaning, MetastoreCleaning):
                     f"nothing obsolete is left, but rows of aborted write ids ({ids}) still lie there; "
                     "only Hive's own cleaner can forget the others, so the request stays for it"
                 )
-        self.backend.queue.end(listed.request.id, State.SUCCEEDED, self.services.now_ms(), up_to=listed.mark)
+        self.backend.queue.end(cleaned.request.id, State.SUCCEEDED, self.services.now_ms(), up_to=cleaned.mark)
         return None
 
     def end_dropped(self, request: CompactionRequest) -> None:

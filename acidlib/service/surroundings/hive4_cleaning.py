@@ -8,7 +8,7 @@ from functools import cached_property
 
 from acidlib.acid.names import ANY_NAMES, Generation, Names, parse_directory
 from acidlib.acid.write_ids import ValidTxnList
-from acidlib.errors import AcidError, ConflictError, RefusedError
+from acidlib.errors import ConflictError, RefusedError
 from acidlib.metastore.hms import Hms
 from acidlib.model.requests import CompactionRequest, CompactionType, State, commit_note
 from acidlib.model.tables import TableRef
@@ -25,7 +25,6 @@ from acidlib.service.clean import ListedRequest
 from acidlib.service.places import Target
 from acidlib.service.rolled_back import NOTHING_FORGOTTEN, RolledBack, not_its_database, own_transaction
 from acidlib.service.selection import CleanerOptions
-from acidlib.service.services import attempt
 from acidlib.service.surroundings.hive4 import MIN_HISTORY, Hive4Backend
 from acidlib.service.surroundings.metastore_cleaning import DROPPED, MetastoreCleaning, with_mark
 from acidlib.wording import retention_words
@@ -208,11 +207,7 @@ class Hive4Cleaning(MetastoreCleaning):
             still_read=still_read,
         )
 
-    def end_cleaned(self, cleaned: Sequence[ListedRequest]) -> list[str | AcidError | None]:
-        """End the requests, one after the other."""
-        return [attempt(self._end, listed) for listed in cleaned]
-
-    def _end(self, listed: ListedRequest) -> None:
+    def end_cleaned(self, cleaned: ListedRequest) -> None:
         """End a request; up to its mark the metastore forgets write ids of which no directory holds rows.
 
         Where a delta that is needed holds rows of aborted write ids, it forgets only those below the lowest of them:
@@ -221,13 +216,13 @@ class Hive4Cleaning(MetastoreCleaning):
         The list may end below the recorded mark, when the metastore has forgotten everything that committed: write ids
         above its end were not looked at, and must not be forgotten.
         """
-        write_ids = listed.target.write_ids(listed.listing)
-        mark = min(listed.mark, write_ids.high_water_mark)
-        present = aborted_present(listed.listing, write_ids, generation=Names(Generation.HIVE4), up_to=mark)
+        write_ids = cleaned.target.write_ids(cleaned.listing)
+        mark = min(cleaned.mark, write_ids.high_water_mark)
+        present = aborted_present(cleaned.listing, write_ids, generation=Names(Generation.HIVE4), up_to=mark)
         forgotten = min([mark, *(write_id - 1 for write_id in present)])
-        self._hms.mark_cleaned(replace(listed.request, highest_write_id=forgotten or NOTHING_FORGOTTEN))
+        self._hms.mark_cleaned(replace(cleaned.request, highest_write_id=forgotten or NOTHING_FORGOTTEN))
         if present and self.rolled_back is not None:
-            self.rolled_back.forget_gone(listed.target, listed.listing, mark)
+            self.rolled_back.forget_gone(cleaned.target, cleaned.listing, mark)
 
     def end_forbidden(self, request: CompactionRequest, reason: str) -> bool:
         """End the request as refused (Hive `CompactionCleaner`); the next compaction's request cleans what it left."""

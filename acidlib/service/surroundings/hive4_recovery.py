@@ -19,8 +19,9 @@ from acidlib.metastore.transactions import TxnType
 from acidlib.model.requests import CompactionRequest, CompactionType, RequestFacts, State
 from acidlib.model.tables import TableRef
 from acidlib.processes import has_ended, signer_has_ended
+from acidlib.service.in_threads import in_threads
 from acidlib.service.places import Target
-from acidlib.service.services import WORKER_PREFIX, Services, in_threads, step_seconds
+from acidlib.service.services import WORKER_PREFIX, Services, step_seconds
 from acidlib.stores.store import STALE_SECONDS
 
 RUN_IS_DEAD = "its run is dead"

@@ -32,8 +32,9 @@ from acidlib.queue.sql import SqlQueue
 from acidlib.service.attempts import COUNTED, Attempts, awaited_marks
 from acidlib.service.backend import Backend, CompactionHold, Decided, Hold, finish_publications
 from acidlib.service.clean import Cleaning
+from acidlib.service.in_threads import in_threads
 from acidlib.service.places import Target
-from acidlib.service.services import WORKER_PREFIX, Services, answers_of, in_threads, step_seconds
+from acidlib.service.services import WORKER_PREFIX, Services, answers_of, step_seconds
 from acidlib.stores.store import STALE_SECONDS
 from acidlib.wording import plural, utc_words
 

@@ -25,7 +25,6 @@ from acidlib.model.requests import ActivityMark, CompactionRequest, CompactionTy
 from acidlib.model.results import CleaningResult
 from acidlib.model.tables import Partition, TableRef
 from acidlib.queue.sql import SqlQueue
-from acidlib.service import clean as cleaner
 from acidlib.service.clean import Cleaning, run_cleaner
 from acidlib.service.selection import CleanerOptions, Selection
 from acidlib.service.services import Services
@@ -165,24 +164,12 @@ def cleaned(cleaning: Cleaning) -> list[CleaningResult]:
 def test_without_a_metastore_each_request_asks_of_its_own_place(
     services: Services, queue: SqlQueue, places: list[Path]
 ) -> None:
-    """And places ask together."""
     asked = compacted(queue, places)
-    judge(cleaned(standalone(services, queue)), asked, statements=0.5)
-    options = replace(OPTIONS, dry_run=False)
+    judge(cleaned(standalone(services, queue)), asked)
     asked.statements = 0
-    results = cleaned(standalone(services, queue, options))
+    results = cleaned(standalone(services, queue, replace(OPTIONS, dry_run=False)))
     assert {result.state.value for result in results} == {"succeeded"}
-    assert asked.statements < REQUESTS
-
-
-@pytest.mark.parametrize("queue", ["our own"], indirect=True)
-def test_places_with_many_files_are_not_held_together(
-    services: Services, queue: SqlQueue, places: list[Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(cleaner, "_FILES_TOGETHER", 3)  # each has two
-    asked = compacted(queue, places)
-    judge(cleaned(standalone(services, queue)), asked, statements=6)
-    assert asked.statements > REQUESTS
+    assert asked.statements < 15 * REQUESTS
 
 
 @pytest.mark.parametrize("queue", ["our own"], indirect=True)
@@ -190,7 +177,6 @@ def test_what_is_wrong_with_one_of_several_harms_no_other(
     services: Services, queue: SqlQueue, places: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A row that is not understood, a request that another run ends meanwhile, and a place that is gone."""
-    monkeypatch.setattr(cleaner, "THREADS", 1)
     some = places[:6]
     compacted(queue, some)
     options = replace(OPTIONS, dry_run=False)
@@ -203,7 +189,7 @@ def test_what_is_wrong_with_one_of_several_harms_no_other(
         connection.execute(update(queued.table).where(queued.column("ID") == 2).values(CQ_TBLPROPERTIES="damaged"))
     queue.end(4, State.SUCCEEDED, 1)
     shutil.rmtree(some[4])
-    assert [result.state.value for result in cleaned(cleaning)] == [
+    assert [result.state.value for result in sorted(cleaned(cleaning), key=lambda result: result.id or 0)] == [
         "succeeded", "failed", "succeeded", "conflict", "succeeded", "succeeded",
     ]  # fmt: skip
     assert [len(list(place.iterdir())) for place in some if place.exists()] == [1, 2, 1, 1, 1]

@@ -1,0 +1,216 @@
+"""Work on many items in threads of the driver: many while they wait for a file system, one while it computes.
+
+The threads of one Python process compute one at a time, and every call of the system hands that right to another
+thread. A remote store keeps threads waiting, and sixteen do sixteen times the work of one. A local disk answers at
+once: there sixteen do no more than one, and spend most of the processor time on waking each other. So work begins with
+one thread and gets more of them while they wait. The caller's own thread never works on an item, since it has to go on
+where one hangs.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, wait
+from dataclasses import dataclass
+from functools import partial
+from threading import Lock, get_native_id
+from typing import Generic, TypeVar
+
+from acidlib.errors import AcidError
+from acidlib.processes import processor_seconds
+from acidlib.service.services import attempt
+from acidlib.service.stopping import STOPPING
+from acidlib.waiting import STOP_SECONDS, Piece, Threads
+
+Item = TypeVar("Item")
+Value = TypeVar("Value")
+
+THREADS = 16
+"""Threads that work at a time at most."""
+_WAITS, _COMPUTES = 0.7, 0.9
+_FIRST_LOOK_SECONDS, _LOOK_SECONDS, _HANGING_LOOK_SECONDS = 0.005, 0.1, 1.0
+
+
+def next_number(threads: int, computed: float, ready: float) -> int:
+    """Return how many threads shall work from now on.
+
+    computed  processor seconds per second that the `threads` and their caller took
+    ready     the same of the threads alone, with the time that they waited for a processor: on a busy machine one that
+              computes gets little of it, and more of them would get no more
+    """
+    if computed > _COMPUTES:
+        return max(1, threads // 2)
+    return min(THREADS, 2 * threads) if computed < _WAITS and ready < _WAITS * threads else threads
+
+
+@dataclass(slots=True)
+class Learned:
+    """The number of threads that was right last: the next items most likely lie in the same store."""
+
+    threads: int = 1
+
+
+_OF_THIS_PROCESS = Learned()
+
+
+def as_done(
+    work: Callable[[Item], Value],
+    items: Sequence[Item],
+    *,
+    seconds: float,
+    on_interrupt: Callable[[], None] = lambda: None,
+    learned: Learned = _OF_THIS_PROCESS,
+) -> Iterator[tuple[int, Value | AcidError]]:
+    """Yield the number of each item with its value or error, soon after it is known.
+
+    seconds  `step_seconds`: an item that waits for an answer so long has a HangingError
+
+    An interrupt begins no further item; `on_interrupt` may shorten those that were begun.
+    """
+    if not items:
+        return
+    with Threads(THREADS, "acidlib-look") as pool:
+        crew = _Crew(work, items, pool)
+        try:
+            look, looked = _FIRST_LOOK_SECONDS, time.monotonic()
+            crew.resize(learned.threads)
+            while crew.unanswered:
+                crew.wait(look)
+                STOPPING.look()
+                yield from crew.answers()
+                if crew.left:
+                    learned.threads = next_number(crew.size, *crew.load())
+                    crew.resize(learned.threads)
+                if (now := time.monotonic()) - looked >= _HANGING_LOOK_SECONDS:
+                    yield from crew.give_up_hanging(seconds)
+                    looked = now
+                look = min(2 * look, _LOOK_SECONDS)
+        except BaseException:
+            crew.begin_no_more()
+            on_interrupt()
+            pool.stop(min(seconds, STOP_SECONDS), seconds)
+            raise
+
+
+def in_threads(
+    work: Callable[[Item], Value],
+    items: Sequence[Item],
+    *,
+    seconds: float,
+    on_progress: Callable[[int], None] = lambda _: None,
+) -> list[Value | AcidError]:
+    """Return the value or error of each item, in order; see `as_done`."""
+    answers: dict[int, Value | AcidError] = {}
+    for number, answer in as_done(work, items, seconds=seconds):
+        answers[number] = answer
+        on_progress(len(answers))
+    return [answers[number] for number in range(len(items))]
+
+
+@dataclass(slots=True, eq=False)
+class _Worker:
+    """A thread that takes one item after the other.
+
+    id           the system's, of the thread; None = it has not begun
+    ran, waited  its `processor_seconds` when it was looked at last
+    number       of the item that it works on
+    """
+
+    piece: Piece
+    id: int | None = None
+    ran: float = 0.0
+    waited: float = 0.0
+    number: int | None = None
+
+
+class _Crew(Generic[Item, Value]):
+    """The threads that share items out among themselves, and the answers that the caller has not had yet.
+
+    No answer wakes the caller, who looks for them a few times a second, and is woken when there are no more.
+    """
+
+    def __init__(self, work: Callable[[Item], Value], items: Sequence[Item], pool: Threads) -> None:
+        self._work, self._pool = work, pool
+        self.left = deque(enumerate(items))
+        self.unanswered = len(items)
+        self.size = 0
+        self._workers: dict[Future[None], _Worker] = {}
+        self._working = 0
+        self._answers: deque[tuple[int, Value | AcidError]] = deque()
+        self._changing = Lock()  # so that no worker goes on to another item while it is given up
+        self._looked = time.monotonic()
+        me = get_native_id()
+        self._caller = _Worker(Piece(), me, *processor_seconds(me))
+
+    def resize(self, size: int) -> None:
+        """Work with so many threads from now on, as far as there are items for them."""
+        self.size = size
+        with STOPPING.shielded(), self._changing:
+            for _ in range(min(size - self._working, len(self.left))):
+                worker = _Worker(Piece())
+                self._working += 1
+                self._workers[self._pool.start(partial(self._serve, worker), worker.piece)] = worker
+
+    def begin_no_more(self) -> None:
+        """Leave the items that are not begun."""
+        with self._changing:
+            self.left.clear()
+
+    def wait(self, seconds: float) -> None:
+        """Wait until all threads have ended, or so many seconds."""
+        wait(self._workers, seconds)
+
+    def answers(self) -> Iterator[tuple[int, Value | AcidError]]:
+        """Yield the answers that there are by now."""
+        for future in [future for future in self._workers if future.done()]:
+            del self._workers[future]
+            future.result()
+        while self._answers:
+            self.unanswered -= 1
+            yield self._answers.popleft()
+
+    def load(self) -> tuple[float, float]:
+        """Return `computed` and `ready` of `next_number` for the time since this was asked before."""
+        before, self._looked = self._looked, time.monotonic()
+        passed = max(self._looked - before, 1e-6)
+        computed = ready = 0.0
+        for worker in (self._caller, *self._workers.values()):
+            if worker.id is not None:
+                ran, waited = processor_seconds(worker.id)
+                computed += max(0.0, ran - worker.ran)
+                if worker is not self._caller:
+                    ready += max(0.0, ran - worker.ran + waited - worker.waited)
+                worker.ran, worker.waited = ran, waited
+        return computed / passed, ready / passed
+
+    def give_up_hanging(self, seconds: float) -> Iterator[tuple[int, AcidError]]:
+        """Leave threads behind that have waited for an answer so long, and yield the errors of their items."""
+        with STOPPING.shielded(), self._changing:
+            self._pool.give_up_hanging(seconds)
+            hanging = [future for future, worker in self._workers.items() if worker.piece.given_up is not None]
+            self._working -= len(hanging)
+        for future in hanging:
+            worker = self._workers.pop(future)
+            assert worker.piece.given_up is not None
+            assert worker.number is not None  # it has asked for something
+            self.unanswered -= 1
+            yield worker.number, worker.piece.given_up
+
+    def _serve(self, worker: _Worker) -> None:
+        """Work on one item after the other until none is left, or other threads are enough."""
+        me = get_native_id()
+        worker.ran, worker.waited = processor_seconds(me)  # the pool may have used this thread before
+        worker.id = me
+        while True:
+            with self._changing:
+                if not self.left or self._working > self.size:
+                    self._working -= 1
+                    return
+                worker.number, item = self.left.popleft()
+            answer = attempt(self._work, item)
+            with self._changing:
+                if worker.piece.given_up is not None:
+                    return
+                self._answers.append((worker.number, answer))
