@@ -24,7 +24,7 @@ import pytest
 from claim_directories import lay_claim
 
 from acidlib import __version__
-from acidlib.service import environment, services
+from acidlib.service import environment, in_threads
 from integration.harness import Jobs, Ran, fixture
 from integration.test_verification import a_row_is_lost, unnoticed
 
@@ -208,7 +208,7 @@ def folder() -> Iterator[Path]:
 def test_golden_documents(
     jobs: Jobs, folder: Path, monkeypatch: pytest.MonkeyPatch, generation: int, form: str
 ) -> None:
-    monkeypatch.setattr(services, "THREADS", 1)  # one place after another
+    monkeypatch.setattr(in_threads, "THREADS", 1)  # one place after another
     monkeypatch.setattr(socket, "gethostname", lambda: "golden")
     monkeypatch.setattr(environment, "Environment", partial(environment.Environment, host="golden"))
     monkeypatch.setattr(getpass, "getuser", lambda: "anna")
