@@ -48,6 +48,8 @@ _PARSED = 8
 """Bytes of memory that a byte of a message takes once it is parsed: 6.6 for statistics of integers."""
 _PARSED_PART = 256
 """Bytes that a message within a message takes at least, with what is made of it."""
+_OPENED = 24
+"""Bytes of memory that a byte of a stripe's footer takes, with the places of its streams."""
 _DECIMAL_BYTES = 16
 """Bytes of a decoded decimal, but for its scale."""
 _LARGE = 1 << 20
@@ -292,6 +294,8 @@ class StripeReader:
     """One stripe of one file, open for reading columns. Its footer is checked when it is opened.
 
     Raises CorruptError and RefusedError that name the file, the stripe and the column.
+
+    memory_size  bytes of memory that it takes, about, without columns
     """
 
     def __init__(self, source: SourceFile, tail: Tail, number: int) -> None:
@@ -306,6 +310,7 @@ class StripeReader:
         # a single name for all spellings of UTC; no name means the reader's zone
         self.timezone = "UTC" if self.writer_timezone in _GMT else self.writer_timezone
         self._streams = self._place_streams()
+        self.memory_size: int = _OPENED * self._footer.ByteSize()
 
     def _read_footer(self) -> Any:
         """Return the StripeFooter message. Raises RefusedError for encryption and unknown column encodings."""

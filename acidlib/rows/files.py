@@ -9,6 +9,8 @@ from functools import cached_property
 from itertools import accumulate
 from typing import Any
 
+from cachetools import LRUCache
+
 from acidlib.datafiles import DataFiles, SourceFile
 from acidlib.errors import CorruptError
 from acidlib.location import Location
@@ -19,20 +21,20 @@ from acidlib.orc.reader import StripeReader, Tail, read_tail
 from acidlib.orc.schema import TypeNode, is_acid, row_struct, shown
 from acidlib.orc.statistics import integer_range
 
-MAX_TAILS = 64
-"""Tails that are kept of files that are not open; the statistics of a file of many stripes may be megabytes."""
+MAX_TAIL_BYTES = 16 << 20
+"""Memory of the tails that are kept of files that are not open; a tail that takes more is kept alone."""
 
 
 class InputFiles:
     """The data files of one location, for one task: opened by their paths there, and each tail read once.
 
-    The last `MAX_TAILS` tails are kept for when the same task needs them again.
+    The tails used last are kept, up to `MAX_TAIL_BYTES`, for when the same task needs them again.
     """
 
     def __init__(self, location: Location, data: DataFiles) -> None:
         self._location = location
         self._data = data
-        self._tails: dict[str, Tail] = {}
+        self._tails: LRUCache[str, Tail] = LRUCache(MAX_TAIL_BYTES, lambda tail: min(tail.memory_size, MAX_TAIL_BYTES))
 
     def full_path(self, file: DataFile) -> str:
         """Return where a file is, for people and to open it."""
@@ -48,28 +50,29 @@ class InputFiles:
             if source is None:
                 with closing(self.open(file)) as opened:
                     return self.tail(file, opened)
-            if len(self._tails) == MAX_TAILS:
-                del self._tails[next(iter(self._tails))]
             self._tails[file.path] = read_tail(source)
         return self._tails[file.path]
 
 
-MAX_STRIPES = 16
-"""Stripes of a bucket that stay open; the footer of one of thousands of columns may be a megabyte."""
+MAX_STRIPE_BYTES = 32 << 20
+"""Memory of the stripes of a bucket that stay open: of sixteen or so, if they have thousands of columns."""
 
 
 class OpenStripes:
-    """The last `MAX_STRIPES` opened stripes of some files: several readers need each, and its footer is read once."""
+    """The opened stripes of some files that were used last: several readers need each, and its footer is read once.
+
+    Up to `MAX_STRIPE_BYTES` are kept; a stripe that takes more is kept alone.
+    """
 
     def __init__(self) -> None:
-        self._kept: dict[tuple[str, int], StripeReader] = {}
+        self._kept: LRUCache[tuple[str, int], StripeReader] = LRUCache(
+            MAX_STRIPE_BYTES, lambda stripe: min(stripe.memory_size, MAX_STRIPE_BYTES)
+        )
 
     def open(self, source: SourceFile, tail: Tail, number: int) -> StripeReader:
         """Return a stripe of a file, by its number."""
         key = tail.name, number
         if key not in self._kept:
-            if len(self._kept) == MAX_STRIPES:
-                del self._kept[next(iter(self._kept))]
             self._kept[key] = StripeReader(source, tail, number)
         return self._kept[key]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 import numpy as np
+from cachetools import LRUCache
 
 from acidlib.acid.names import Generation
 from acidlib.errors import CorruptError
@@ -24,19 +25,20 @@ SMALL_BYTES = 1 << 20
 SMALL_EVENTS = 1 << 17
 """Delete events of such a file, at most."""
 
-MAX_KEYS = 1 << 21
-"""Keys that are kept, of 24 bytes each."""
+MAX_KEPT_BYTES = 48 << 20
+"""Memory of the keys that are kept, also of files that are known to have none."""
 
-MAX_FILES = 10_000
-"""Files of which keys are kept, or known to be none."""
+_KEY_BYTES, _FILE_BYTES = 24, 1 << 10
+"""Memory of a key, and of what else is kept of a file, about."""
 
 
 class DeletedKeys:
     """Reads the keys of deleted rows for the splits of one task."""
 
     def __init__(self) -> None:
-        self._kept: dict[tuple[Location, str, int], Keys] = {}
-        self._count = 0
+        self._kept: LRUCache[tuple[Location, str, int], Keys] = LRUCache(
+            MAX_KEPT_BYTES, lambda keys: _FILE_BYTES + _KEY_BYTES * len(keys)
+        )
 
     def near(self, split: Split, files: InputFiles, ranges: Sequence[KeyRange]) -> Keys:
         """Return the keys of deleted rows of a split, at least those in some ranges, strictly ascending."""
@@ -77,10 +79,7 @@ class DeletedKeys:
                 if any(opened.tail.rows > SMALL_EVENTS for opened in inputs.files):
                     return None  # millions of neighbouring rows are a few KB
                 keys = _deleted(inputs, (file,), split, files, None)
-            while self._kept and (self._count + len(keys) > MAX_KEYS or len(self._kept) == MAX_FILES):
-                self._count -= len(self._kept.pop(next(iter(self._kept))))
             self._kept[key] = keys
-            self._count += len(keys)
         return keys
 
 

@@ -296,7 +296,7 @@ def test_what_many_sources_keep_is_bounded(bucket: Bucket, root: str, monkeypatc
     sources = [files.open(stored(bucket, f"{root}/{number}", body), len(body)) for number in range(3)]
     for source in sources * 2:
         assert source.read(100, 10) == body[100:110]
-    assert files._windows._bytes <= 300_000
+    assert files._windows.currsize <= 300_000
 
 
 def test_a_file_is_seen_by_nobody_until_it_is_completed(bucket: Bucket, root: str) -> None:

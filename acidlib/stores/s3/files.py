@@ -21,7 +21,7 @@ from __future__ import annotations
 import json
 import re
 from bisect import bisect_right
-from collections import OrderedDict, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
@@ -31,6 +31,7 @@ from tempfile import SpooledTemporaryFile
 from typing import IO, Any
 
 from botocore.exceptions import ClientError
+from cachetools import LRUCache
 from tenacity import retry, retry_if_exception_type
 
 from acidlib.datafiles import SinkFile, SourceFile
@@ -234,41 +235,35 @@ MAX_KEPT_BYTES = 64 << 20
 _NEAR = 64 << 10
 
 
-class Windows:
-    """Ranges that were fetched of objects, for all sources of a task; the one longest unused goes first."""
+class Windows(LRUCache["tuple[S3Source, int]", bytes]):
+    """Ranges that were fetched of objects, for all sources of a task, by source and start."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[tuple[S3Source, int], bytes] = OrderedDict()
-        self._starts: defaultdict[S3Source, list[int]] = defaultdict(list)
-        self._bytes = 0
+        super().__init__(MAX_KEPT_BYTES, getsizeof=len)
+        self._ends: defaultdict[S3Source, dict[int, int]] = defaultdict(dict)
 
     def find(self, source: S3Source, offset: int, size: int) -> bytes | None:
         """Return a range of an object, if a window holds all of it."""
-        for start in self._starts.get(source, ()):
-            window = self._kept[source, start]
-            if start <= offset and offset + size <= start + len(window):
-                self._kept.move_to_end((source, start))
-                return window[offset - start : offset - start + size]
+        for start, end in self._ends.get(source, {}).items():
+            if start <= offset and offset + size <= end:
+                return self[source, start][offset - start : offset - start + size]
         return None
 
     def keep(self, source: S3Source, start: int, window: bytes) -> None:
-        """Keep a window; drop others above `MAX_KEPT_BYTES`."""
-        self._drop(source, start)
-        self._kept[source, start] = window
-        self._starts[source].append(start)
-        self._bytes += len(window)
-        while self._bytes > MAX_KEPT_BYTES and len(self._kept) > 1:
-            self._drop(*next(iter(self._kept)))
+        """Keep a window; those that were longest unused go above `MAX_KEPT_BYTES`."""
+        self[source, start] = window
+        self._ends[source][start] = start + len(window)
+
+    def popitem(self) -> tuple[tuple[S3Source, int], bytes]:
+        """Drop the window that was longest unused, and return it: called by the cache for room."""
+        (source, start), window = super().popitem()
+        del self._ends[source][start]
+        return (source, start), window
 
     def forget(self, source: S3Source) -> None:
         """Drop all windows of a source."""
-        for start in self._starts.pop(source, ()):
-            self._bytes -= len(self._kept.pop((source, start)))
-
-    def _drop(self, source: S3Source, start: int) -> None:
-        if (source, start) in self._kept:
-            self._bytes -= len(self._kept.pop((source, start)))
-            self._starts[source].remove(start)
+        for start in self._ends.pop(source, {}):
+            del self[source, start]
 
 
 class S3Source:

@@ -24,7 +24,8 @@ from acid_inputs import (
 from judges import tables
 
 from acidlib.errors import CorruptError
-from acidlib.rows.files import MAX_TAILS
+from acidlib.rows import files as rows_files
+from acidlib.rows.files import open_inputs
 from acidlib.rows.row_ids import StripeKeys
 
 
@@ -79,11 +80,12 @@ def test_a_bucket_file_without_the_acid_columns_is_corrupt(tmp_path: Path) -> No
         pass
 
 
-def test_of_many_files_only_the_last_tails_are_kept(tmp_path: Path) -> None:
+def test_of_many_files_only_the_last_tails_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = CountedFiles()
-    place = at_root(data)
     found = [delta(tmp_path)]
-    for number in range(MAX_TAILS):
+    monkeypatch.setattr(rows_files, "MAX_TAIL_BYTES", 64 * at_root().tail(found[0]).memory_size)
+    place = at_root(data)
+    for number in range(64):
         path = tmp_path / f"{number:03d}"
         path.write_bytes(Path(full(found[0])).read_bytes())
         found.append(at(path))
@@ -92,3 +94,16 @@ def test_of_many_files_only_the_last_tails_are_kept(tmp_path: Path) -> None:
     assert set(data.tails.values()) == {1}
     place.tail(found[0])
     assert data.tails[full(found[0])] == 2
+
+
+def test_what_takes_more_than_all_that_may_be_kept_is_kept_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rows_files, "MAX_TAIL_BYTES", 1)
+    monkeypatch.setattr(rows_files, "MAX_STRIPE_BYTES", 1)
+    data = CountedFiles()
+    file, place = delta(tmp_path), at_root(data)
+    place.tail(file)
+    with open_inputs((file,), place) as inputs:
+        assert inputs.files[0].stripe(0) is inputs.files[0].stripe(0)
+    assert set(data.tails.values()) == {1}

@@ -102,7 +102,7 @@ def test_a_file_of_many_events_is_not_read_as_a_whole(place: Path, monkeypatch: 
 
 
 def test_what_is_kept_is_bounded(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deletes, "MAX_KEYS", 2)
+    monkeypatch.setattr(deletes, "MAX_KEPT_BYTES", 2_500)
     files = CountedFiles()
     splits = splits_of(SCAN, place)
     assert read_table(SCAN, splits, opened_by(files)).num_rows == 80 - 4
