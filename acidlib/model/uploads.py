@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
-from acidlib.errors import CorruptError
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class Part(Struct, frozen=True, kw_only=True, array_like=True):
     """One part of an upload; `checksums` as the store gave them, by their names in its interface."""
 
     number: int
     version: str
     size: int
-    checksums: tuple[tuple[str, str], ...] = ()
+    checksums: dict[str, str] = {}
 
     def as_completed(self) -> Any:
         """Return it as the request that completes an upload names it."""
-        return {"PartNumber": self.number, "ETag": self.version, **dict(self.checksums)}
+        return {"PartNumber": self.number, "ETag": self.version, **self.checksums}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StagedUpload:
+class StagedUpload(Struct, frozen=True, kw_only=True, rename={"upload_id": "upload"}):
     """An upload that holds all of a file, or is about to be begun.
 
     key        of the object that it becomes when it is completed
@@ -53,30 +49,3 @@ class StagedUpload:
     def named(self) -> dict[str, Any]:
         """The arguments that name it in requests to its bucket."""
         return {"Key": self.key, "UploadId": self.upload_id}
-
-    def document(self) -> dict[str, Any]:
-        """Return it as a JSON value."""
-        return {
-            "key": self.key,
-            "upload": self.upload_id,
-            "length": self.length,
-            "origin": self.origin,
-            "parts": [[part.number, part.version, part.size, dict(part.checksums)] for part in self.parts],
-        }
-
-    @staticmethod
-    def of_document(document: Mapping[str, Any], *, where: str) -> StagedUpload:
-        """Return the upload that a JSON value describes; CorruptError naming `where` it was read if it is none."""
-        try:
-            return StagedUpload(
-                key=str(document["key"]),
-                upload_id=str(document["upload"]),
-                length=int(document["length"]),
-                origin=str(document["origin"]),
-                parts=tuple(
-                    Part(number=int(number), version=str(version), size=int(size), checksums=tuple(checksums.items()))
-                    for number, version, size, checksums in document["parts"]
-                ),
-            )
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise CorruptError(f"Cannot read {where}: it does not describe an upload") from error

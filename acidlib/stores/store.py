@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from acidlib.acid.names import (
     ANY_NAMES,
@@ -217,35 +217,18 @@ class PublicationRecord:
         """The names of the directories."""
         return tuple(directory.name for directory in self.directories)
 
-    def document(self) -> dict[str, Any]:
-        """Return it as a JSON value."""
-        return {
-            "directories": [{"name": item.name, "files": dict(item.files)} for item in self.directories],
-            "inputs": list(self.inputs),
-        }
+    def require_safe(self, where: str) -> None:
+        """Raise CorruptError, naming `where` it was read, unless it publishes directories of a place.
 
-    @staticmethod
-    def of_document(document: Any, *, where: str) -> PublicationRecord:
-        """Return the record that a JSON value describes; CorruptError naming `where` it was read if it is none."""
-        try:
-            directories = [(item["name"], {**item["files"]}) for item in document["directories"]]
-            inputs = tuple(document["inputs"])
-            texts = [*inputs, *(text for name, files in directories for text in (name, *files))]
-            lengths = [length for _, files in directories for length in files.values()]
-            if not directories or any(type(text) is not str for text in texts):
-                raise TypeError("it names no directory, or a name is no text")
-            if any(type(length) is not int for length in lengths):
-                raise TypeError("a length is no number")
-        except (ValueError, KeyError, TypeError) as error:
-            raise CorruptError(f"Cannot read {where}: it is not a publication record ({error})") from error
-        for name, _ in directories:
+        RefusedError for an input that lies elsewhere.
+        """
+        if not self.directories:
+            raise CorruptError(f"Cannot read {where}: it is not a publication record (it names no directory)")
+        for name in self.names:
             if len(safe_parts(where, name)) != 1:
                 raise CorruptError(f"Cannot read {where}: it publishes {name!r}")
-        for path in inputs:
+        for path in self.inputs:
             safe_parts(where, path)
-        return PublicationRecord(
-            directories=tuple(StagedDirectory(name=name, files=files) for name, files in directories), inputs=inputs
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

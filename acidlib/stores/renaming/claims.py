@@ -29,6 +29,8 @@ import re
 from contextlib import suppress
 from dataclasses import dataclass
 
+import msgspec
+
 from acidlib.errors import WHEN_FREE, AcidError, BusyError, ConflictError, RefusedError
 from acidlib.location import Location
 from acidlib.processes import has_ended, process_identity
@@ -255,14 +257,8 @@ def _look(fs: FileSystem, path: str, *, looks: int = _LOOKS) -> _SeenClaim | Non
 def _read_record(fs: FileSystem, path: str, token: str, beat: float) -> ClaimRecord:
     try:
         document = read_document(fs, f"{path}/{token}.json", missing=ConflictError)
-        return ClaimRecord(
-            owner=str(document["owner"]),
-            token=token,
-            start=float(document["start"]),
-            beat=beat,
-            process=str(document["process"]),
-        )
-    except (AcidError, ValueError, KeyError, TypeError, OverflowError):
+        return msgspec.convert(document | {"token": token, "beat": beat}, ClaimRecord)
+    except (AcidError, TypeError, msgspec.ValidationError):
         return ClaimRecord(owner="an unknown run (its claim is damaged)", token=token, start=beat, beat=beat)
 
 

@@ -38,6 +38,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
+import msgspec
+
 from acidlib.acid.names import ANY_NAMES, DeltaDir, parse_directory
 from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError, UnknownOutcomeError
 from acidlib.location import Location
@@ -585,7 +587,7 @@ def _remove_record(fs: RenameFileSystem, staging: str) -> None:
 
 def write_record(fs: RenameFileSystem, path: str, record: PublicationRecord) -> None:
     """Write a record whole and durably; an existing one raises `ConflictError`, one that no run could read another."""
-    document = {"version": _VERSION, **record.document()}
+    document = {"version": _VERSION, **msgspec.to_builtins(record)}
     data = json.dumps(document, ensure_ascii=False, indent=1).encode()
     require_small(path, len(data))
     fs.create(path, data)
@@ -596,12 +598,13 @@ def read_record(fs: FileSystem, staging: str) -> PublicationRecord:
     path = f"{staging}/{PUBLISH_RECORD}"
     document = read_document(fs, path, missing=ConflictError)
     try:
-        version = document["version"]
-    except (KeyError, TypeError) as error:
-        raise CorruptError(f"Cannot read {path}: it is not a publication record") from error
-    if version != _VERSION:
-        raise CorruptError(f"Cannot read {path}: version {version} of publication records is not known")
-    return PublicationRecord.of_document(document, where=path)
+        if (version := document["version"]) != _VERSION:
+            raise CorruptError(f"Cannot read {path}: version {version} of publication records is not known")
+        record = msgspec.convert(document, PublicationRecord)
+    except (KeyError, TypeError, msgspec.ValidationError) as error:
+        raise CorruptError(f"Cannot read {path}: it is not a publication record ({error})") from error
+    record.require_safe(path)
+    return record
 
 
 def _publication_order(directory: StagedDirectory) -> tuple[bool, str]:

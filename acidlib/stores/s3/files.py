@@ -25,13 +25,14 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from tempfile import SpooledTemporaryFile
 from typing import IO, Any
 
 from botocore.exceptions import ClientError
 from cachetools import LRUCache
+from msgspec.structs import replace
 from tenacity import retry, retry_if_exception_type
 
 from acidlib.datafiles import SinkFile, SourceFile
@@ -504,15 +505,11 @@ class Upload:
         copied = answer["CopyPartResult"]
         return Part(number=number, version=copied["ETag"], size=size, checksums=self._checksums(copied))
 
-    def _checksums(self, answer: Any) -> tuple[tuple[str, str], ...]:
+    def _checksums(self, answer: Any) -> dict[str, str]:
         """Return the checksums that the completion has to name again: those of the kind that the store asked for."""
         if not self._checksum:
-            return ()
-        return tuple(
-            (name, text)
-            for name, text in sorted(answer.items())
-            if name.startswith("Checksum") and name != "ChecksumType"
-        )
+            return {}
+        return {name: text for name, text in answer.items() if name.startswith("Checksum") and name != "ChecksumType"}
 
 
 def upload_small(bucket: Bucket, planned: StagedUpload, data: bytes) -> StagedUpload:

@@ -29,6 +29,8 @@ from dataclasses import asdict, dataclass, replace
 from enum import Enum, StrEnum
 from typing import Any
 
+import msgspec
+
 from acidlib.acid.names import ANY_NAMES, METADATA_ACID_FILE, DeltaDir, parse_directory
 from acidlib.errors import (
     WHEN_FREE,
@@ -117,16 +119,8 @@ class ClaimRecord:
     def decode(claim: SmallObject) -> ClaimRecord:
         """Return the record in an object; for a damaged one that of an unknown owner, which goes stale by itself."""
         try:
-            document = parse_document(claim.data, CLAIM)
-            return ClaimRecord(
-                owner=str(document["owner"]),
-                token=str(document["token"]),
-                start=float(document["start"]),
-                renewals=int(document["renewals"]),
-                process=str(document["process"]),
-                released=str(document["released"]),
-            )
-        except (CorruptError, ValueError, KeyError, TypeError):
+            return msgspec.convert(parse_document(claim.data, CLAIM), ClaimRecord)
+        except (CorruptError, msgspec.ValidationError):
             owner = "an unknown run (its claim is damaged)"
             return ClaimRecord(owner=owner, token="", start=claim.modified, renewals=0)
 
@@ -219,13 +213,8 @@ class StagingRecord:
             "owner": self.owner,
             "start": self.start,
         }
-        if (publication := self.publication) is not None:
-            document["publication"] = {
-                **publication.document(),
-                "uploads": [upload.document() for upload in publication.uploads],
-                "hidden": publication.hidden,
-                "opened_last": publication.opened_last,
-            }
+        if self.publication is not None:
+            document["publication"] = msgspec.to_builtins(self.publication)
         return json.dumps(document, ensure_ascii=False, indent=1).encode()
 
     @staticmethod
@@ -236,32 +225,19 @@ class StagingRecord:
             document = parse_document(data, path)
             if document["version"] != _VERSION:
                 raise ValueError("another version")
-            state, publication = StagingState(document["state"]), None
-            if state is StagingState.RECORDED:
-                item = document["publication"]
-                record = PublicationRecord.of_document(item, where=path)
-                publication = UploadPublication(
-                    directories=record.directories,
-                    inputs=record.inputs,
-                    uploads=tuple(StagedUpload.of_document(upload, where=path) for upload in item["uploads"]),
-                    hidden=bool(item["hidden"]),
-                    opened_last=bool(item["opened_last"]),
-                )
-                own = {f"{_place_key(staging)}{name}" for name in record.names}
+            record = msgspec.convert(document | {"staging": staging, "version": version}, StagingRecord)
+            publication = record.publication
+            if (publication is None) is (record.state is StagingState.RECORDED):
+                raise ValueError("a publication belongs to the state recorded, and to no other")
+            if publication is not None:
+                publication.require_safe(path)
+                own = {f"{_place_key(staging)}{name}" for name in publication.names}
                 if not publication.uploads:
                     raise ValueError("it completes no upload")
                 for upload in publication.uploads:
                     if upload.key.rpartition("/")[0] not in own:
                         raise ValueError(f"it completes an upload to {upload.key}, which it does not publish")
-            return StagingRecord(
-                staging=staging,
-                unique=str(document["unique"]),
-                owner=str(document["owner"]),
-                start=float(document["start"]),
-                state=state,
-                publication=publication,
-                version=version,
-            )
+            return record
         except (CorruptError, ValueError, KeyError, TypeError) as error:
             raise CorruptError(
                 f"Cannot read {path}: it is not a staging record that this version understands ({error})"

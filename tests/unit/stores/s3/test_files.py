@@ -87,5 +87,5 @@ def test_a_file_that_this_task_has_not_made_has_no_upload() -> None:
 
 
 def test_a_completion_names_number_version_and_checksums_of_a_part() -> None:
-    part = Part(number=2, version='"e2"', size=2, checksums=(("ChecksumCRC32", "x"),))
+    part = Part(number=2, version='"e2"', size=2, checksums={"ChecksumCRC32": "x"})
     assert part.as_completed() == {"PartNumber": 2, "ETag": '"e2"', "ChecksumCRC32": "x"}

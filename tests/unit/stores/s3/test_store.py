@@ -38,7 +38,7 @@ RECORD = StagingRecord(
                 upload_id="id",
                 length=3,
                 origin="u/a",
-                parts=(Part(number=1, version="e", size=3),),
+                parts=(Part(number=1, version="e", size=3, checksums={"ChecksumCRC32": "x"}),),
             ),
         ),
         hidden=False,
@@ -57,7 +57,7 @@ def test_a_marker_is_read_as_it_was_written() -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [{"version": 2}, {"state": "published"}, {"publication": {}}, {"start": None}, {"publication": {"uploads": [{}]}}],
+    [{"version": 2}, {"state": "published"}, {"state": "staging"}, {"publication": {}}, {"start": None}],
 )
 def test_what_this_version_does_not_understand_is_corrupt(change: dict[str, Any]) -> None:
     document = json.loads(RECORD.encode()) | change
