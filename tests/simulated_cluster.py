@@ -11,8 +11,9 @@ import itertools
 import random
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from acidlib.model.units import MEBIBYTE
@@ -21,6 +22,7 @@ from acidlib.service.plan import JOINING, PLANNING
 from acidlib.service.run import places_in_flight
 from acidlib.service.schedule import MAX_JOBS, THREADS, DriverThreads, Scheduler, run_tasks
 from acidlib.service.services import Task
+from acidlib.waiting import Piece
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,23 +200,23 @@ class _VirtualThreads(DriverThreads):
         self.spent = 0.0
         """CPU of the step that is being taken."""
 
-    def step(self, work: Callable[[], Any], then: Callable[[Any], None], **_: Any) -> None:
-        found: list[Any] = []
+    def step(self, work: Callable[[], Any], _: Piece, then: Callable[[Future[Any]], None]) -> None:
+        future: Future[Any] = Future()
 
         def take(now: float) -> float:
-            found.append(work())
+            future.set_result(work())
             return self._machine.compute(self.spent, now) + self._machine.costs.calls
 
-        self._steps.submit(take, lambda: self._ended.append(lambda: then(found[0])))
+        self._steps.submit(take, lambda: self._ended.append(partial(then, future)))
 
-    def job(self, work: Callable[[], Any], then: Callable[[Any], None]) -> None:
-        found: list[Any] = []
+    def job(self, work: Callable[[], Any], then: Callable[[Future[Any]], None]) -> None:
+        future: Future[Any] = Future()
 
         def run(now: float) -> float:
-            found.append(work())
+            future.set_result(work())
             return self._machine.job_ends(now)
 
-        self._jobs.submit(run, lambda: self._ended.append(lambda: then(found[0])))
+        self._jobs.submit(run, lambda: self._ended.append(partial(then, future)))
 
     def next_ended(self, while_waiting: Callable[[], None]) -> None:
         while not self._ended:
@@ -226,6 +228,9 @@ class _VirtualThreads(DriverThreads):
 
     def give_up(self, cancel: Callable[[], None]) -> None:
         cancel()
+
+    def close(self) -> None:
+        """There are none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,10 +289,6 @@ def simulate(sizes: Sequence[int], *, cores: int, costs: Costs | None = None, se
     threads = _VirtualThreads(machine)
     under_way = most = 0
 
-    @contextmanager
-    def virtual(_: int) -> Iterator[DriverThreads]:
-        yield threads
-
     def workflows() -> Iterator[_Place]:
         nonlocal under_way, most
         for number, length in enumerate(sizes):
@@ -296,7 +297,7 @@ def simulate(sizes: Sequence[int], *, cores: int, costs: Costs | None = None, se
             most = max(most, under_way)
             yield _Place(number, length, threads, costs, cores)
 
-    scheduler: Scheduler[int] = Scheduler(machine, limit=places_in_flight, name=lambda places: places, threads=virtual)
+    scheduler: Scheduler[int] = Scheduler(machine, limit=places_in_flight, name=str, threads=lambda _: threads)
     done = set()
     for number in scheduler.run(workflows()):
         under_way -= 1

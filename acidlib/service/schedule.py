@@ -1,10 +1,14 @@
 """The scheduler: many workflows under way at a time, in threads of the driver and tasks of Spark.
 
-A workflow is a coroutine. It runs in a thread of the driver until it awaits `run_tasks(...)`. The tasks of all
-workflows wait together; whenever the runner has room they are started, small ones in batches, and a workflow goes on as
-soon as its own tasks have ended. So a slow workflow delays no other. Everything but the steps of workflows and the
-running of tasks happens in the caller's thread. With a runner without slots these do, too: then workflows run one after
-the other.
+A workflow is a coroutine. A step of it, up to where it awaits `run_tasks(...)`, runs in a thread of the driver. The
+tasks of all workflows wait together; whenever the runner has room they are started, small ones in batches, and a
+workflow goes on as soon as its own tasks have ended. So a slow workflow delays no other. Everything but the steps of
+workflows and the running of tasks happens in the caller's thread. With a runner without slots these do, too: then
+workflows run one after the other.
+
+The loop is none of asyncio, on purpose. In a notebook asyncio's own runs in the caller's thread, and it refuses a
+second one there. An interrupt in the middle of its loop loses a callback, and what awaits that waits forever. And it
+cannot tell that all that could go on has gone on: then tasks are put into batches, or handed out.
 """
 
 from __future__ import annotations
@@ -13,7 +17,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from heapq import heappop, heappush
@@ -104,23 +108,24 @@ class Scheduler(Generic[Result]):
         *,
         limit: Callable[[int], int],
         name: Callable[[str], str],
-        threads: Callable[[int], AbstractContextManager[DriverThreads]] | None = None,
+        threads: Callable[[int], DriverThreads] | None = None,
         on_start: Callable[[], None] = lambda: None,
         seconds: float = inf,
         hands_out: Callable[[Task], bool] = lambda _: False,
     ) -> None:
         self._runner = runner
-        self._hands_out = hands_out
-        self._to_hand_out: list[_QueuedTask] = []
         self._limit = limit
         self._name = name
         self._threads_for = threads or partial(_driver_threads, seconds=seconds)
         self._on_start = on_start
         self._seconds = seconds
-        self._queue = _TaskQueue()
-        self._steps_waiting = self._batches_running = 0
+        self._hands_out = hands_out
         self._under_way: set[_Execution] = set()
         self._results: deque[Result] = deque()
+        self._numbers = count()
+        self._queue = _TaskQueue()
+        self._to_hand_out: list[_QueuedTask] = []
+        self._steps_waiting = self._batches_running = 0
         self._is_started = False
         self.given_back = 0
         """Workflows that were given back when the run was given up."""
@@ -141,44 +146,24 @@ class Scheduler(Generic[Result]):
         is no result, gives back all that is under way, once steps that were begun have ended: see `late_results` and
         `given_back`. `while_waiting` is called each second in which nothing happens.
         """
-        error: AcidError | None = None
-        with self._threads_for(self._runner.slots) as threads:
-            self._threads = threads
+        error, more = None, True
+        with closing(self._threads_for(self._runner.slots)) as self._threads:
             try:
-                more = True
                 while more or self._under_way or self._results:
-                    # none is drawn long before its first step, nor delays the steps of others
-                    while (
-                        more
-                        and self._steps_waiting < _STEPS_AHEAD * THREADS
-                        and len(self._under_way) < self._limit(self._runner.slots)
-                    ):
-                        begun = None
-                        try:
-                            with STOPPING.shielded():  # an interrupt finds it either under way or not drawn
-                                workflow = next(workflows, None)
-                                if workflow is not None:
-                                    begun = _Execution(workflow.run(), workflow)
-                                    self._under_way.add(begun)
-                        except AcidError as raised:
-                            error = raised
-                        if begun is None:
-                            more = False
-                        else:
-                            self._go_on(begun)
+                    try:
+                        while more and self._has_room():
+                            more = self._begin_next(workflows)
+                    except AcidError as raised:
+                        error, more = raised, False
                     self._start_tasks()
                     yield from self.late_results()
                     if self._to_hand_out and not (more or self._steps_waiting or self._batches_running or self._queue):
-                        handed, self._to_hand_out = self._to_hand_out, []
-                        self._hands_out = lambda _: False
-                        answers = yield HandedOut(tuple(queued.task for queued in handed))
-                        for queued, answer in zip(handed, answers or (), strict=True):
-                            self._answer(queued.owner, queued.place, answer)
+                        yield from self._hand_out()
                     elif self._under_way:
-                        threads.next_ended(while_waiting)
+                        self._threads.next_ended(while_waiting)
             except BaseException:
-                threads.give_up(self._runner.cancel)
-                self._give_back_all(threads.seconds)
+                self._threads.give_up(self._runner.cancel)
+                self._give_back_all()
                 raise
         if error is not None:
             raise error
@@ -188,49 +173,99 @@ class Scheduler(Generic[Result]):
         while self._results:
             yield self._results.popleft()
 
-    def _go_on(self, execution: _Execution) -> None:
-        """Take the next step: of a workflow in a thread; of a subtask, which only returns further tasks, at once."""
-        if execution.parent is not None:
-            execution.step()
-            self._stepped(execution)
-        else:
-            self._steps_waiting += 1
-            self._threads.step(
-                execution.step,
-                lambda _: self._stepped(execution),
-                piece=execution.piece,
-                left=partial(self._left, execution),
-            )
+    # --- workflows ----------------------------------------------------------------------------------------------------
 
-    def _left(self, execution: _Execution, error: HangingError) -> None:
+    def _has_room(self) -> bool:
+        """Return whether another workflow may begin: none is long before its first step, nor delays those of others."""
+        return self._steps_waiting < _STEPS_AHEAD * THREADS and len(self._under_way) < self._limit(self._runner.slots)
+
+    def _begin_next(self, workflows: Iterator[Workflow[Result]]) -> bool:
+        """Begin the next workflow; return False if there is none."""
+        with STOPPING.shielded():  # an interrupt finds it either under way or not drawn
+            workflow = next(workflows, None)
+            if workflow is None:
+                return False
+            execution = _Execution(workflow)
+            self._under_way.add(execution)
+        self._go_on(execution)
+        return True
+
+    def _go_on(self, execution: _Execution, answers: Sequence[Any] | None = None) -> None:
+        """Have a thread take the next step of a workflow."""
+        self._steps_waiting += 1
+        self._threads.step(partial(execution.step, answers), execution.piece, partial(self._stepped, execution))
+
+    def _stepped(self, execution: _Execution, step: Future[None]) -> None:
         self._steps_waiting -= 1
+        if execution.piece.given_up is None:
+            step.result()  # an error is that of the run
+        if not self._collect(execution):
+            self._await_all(execution.work, execution, partial(self._go_on, execution))
+
+    def _collect(self, execution: _Execution) -> bool:
+        """Take the result of a workflow that has ended, or hangs; return whether there is one."""
+        given_up = execution.piece.given_up
+        if given_up is None and not execution.has_ended:
+            return False
         self._under_way.discard(execution)
-        self._results.append(execution.workflow.left(error))
+        self._results.append(execution.result if given_up is None else execution.workflow.left(given_up))
+        return True
 
-    def _stepped(self, execution: _Execution) -> None:
-        if execution.parent is None:
-            self._steps_waiting -= 1
-        if execution.has_ended:
-            if execution.parent is not None:
-                self._answer(execution.parent, execution.place, execution.result)
+    def _give_back_all(self) -> None:
+        """Give back the workflows that are under way; those that have ended meanwhile, or hang, have a result."""
+        pending = [execution for execution in tuple(self._under_way) if not self._collect(execution)]
+        answers = in_threads(_Execution.give_back, pending, seconds=min(self._seconds, STOP_SECONDS))
+        for execution, answer in zip(pending, answers, strict=True):
+            if isinstance(answer, HangingError):
+                self._results.append(execution.workflow.left(answer))
             else:
-                self._under_way.discard(execution)
-                self._results.append(execution.result)
-            return
-        execution.answers, execution.missing = [None] * len(execution.work), len(execution.work)
-        for place, work in enumerate(execution.work):
-            if isinstance(work, Task) and self._hands_out(work):
-                self._to_hand_out.append(_QueuedTask(work, execution, place, len(self._to_hand_out)))
-            elif isinstance(work, Task):
-                self._queue.add(work, execution, place)
-            else:
-                self._go_on(_Execution(work, execution.workflow, parent=execution, place=place))
+                self.given_back += 1
+        self._under_way.clear()
 
-    def _answer(self, execution: _Execution, place: int, answer: Any) -> None:
-        execution.answers[place] = answer
-        execution.missing -= 1
-        if not execution.missing:
-            self._go_on(execution)
+    # --- what they await ----------------------------------------------------------------------------------------------
+
+    def _await_all(
+        self, work: Sequence[Work], execution: _Execution, then: Callable[[Sequence[Any]], None], *, later: bool = False
+    ) -> None:
+        """Queue tasks and begin subtasks; `then` gets the values or errors of all, in order, once they have ended.
+
+        later  they are of a subtask that has run tasks before
+        """
+        answers: dict[int, Any] = {}
+
+        def answered(place: int, answer: Any) -> None:
+            answers[place] = answer
+            if len(answers) == len(work):
+                then([answers[place] for place in range(len(work))])
+
+        for place, entry in enumerate(work):
+            if isinstance(entry, Task):
+                queued = _QueuedTask(entry, execution, later, partial(answered, place), next(self._numbers))
+                (self._to_hand_out if self._hands_out(entry) else self._queue).append(queued)
+            else:
+                self._go_on_with_subtask(entry, execution, partial(answered, place))
+
+    def _go_on_with_subtask(
+        self, subtask: Subtask, execution: _Execution, then: Callable[[Any], None], answers: Any = None
+    ) -> None:
+        """Take the next step of a subtask, here and now: it only returns further tasks. Its value is for `then`."""
+        try:
+            work = subtask.send(answers)
+        except StopIteration as end:
+            then(end.value)
+        except Exception as error:
+            then(known_error(error, f"compact {execution.workflow.name}"))
+        else:
+            go_on = partial(self._go_on_with_subtask, subtask, execution, then)
+            self._await_all(work, execution, go_on, later=answers is not None)
+
+    def _hand_out(self) -> Generator[HandedOut, Sequence[Any] | None, None]:
+        """Yield the tasks to hand out, and take their values or errors; all further ones run here."""
+        handed, self._to_hand_out = self._to_hand_out, []
+        self._hands_out = lambda _: False
+        answers = yield HandedOut(tuple(queued.task for queued in handed))
+        for queued, answer in zip(handed, answers or (), strict=True):
+            queued.then(answer)
 
     def _start_tasks(self) -> None:
         """Start waiting tasks, as far as the runner has room."""
@@ -246,37 +281,18 @@ class Scheduler(Generic[Result]):
         most = max(_MIN_OF_A_JOB, _OVERLAP * slots * 2 // MAX_JOBS)
         for numbers in groups_of_like_length([sum(queued.task.length for queued in batch) for batch in chosen], most):
             job = [chosen[number] for number in numbers]
-            names = list(dict.fromkeys(queued.owner.workflow.name for batch in job for queued in batch))
+            names = list(dict.fromkeys(queued.execution.workflow.name for batch in job for queued in batch))
             steps = dict.fromkeys(queued.task.step for batch in job for queued in batch)
             group = self._name(f"{names[0]}{f' and {len(names) - 1} more' if names[1:] else ''}: {', '.join(steps)}")
-            self._batches_running += len(job)
             tasks = [[_in_time(queued.task, self._seconds) for queued in batch] for batch in job]
+            self._batches_running += len(job)
             self._threads.job(partial(self._runner.run, tasks, group=group), partial(self._job_ended, job))
 
-    def _job_ended(self, job: Sequence[Sequence[_QueuedTask]], answers_of_job: list[list[Any]]) -> None:
+    def _job_ended(self, job: Sequence[Sequence[_QueuedTask]], ended: Future[list[list[Any]]]) -> None:
         self._batches_running -= len(job)
-        for batch, answers in zip(job, answers_of_job, strict=True):
+        for batch, answers in zip(job, ended.result(), strict=True):
             for queued, answer in zip(batch, answers, strict=True):
-                self._answer(queued.owner, queued.place, answer)
-
-    def _give_back_all(self, seconds: float) -> None:
-        """Give back the workflows that are under way; those that have ended meanwhile, or hang, have a result."""
-        pending = []
-        for execution in self._under_way:
-            if execution.piece.given_up is not None:
-                self._results.append(execution.workflow.left(execution.piece.given_up))
-            elif execution.has_ended:
-                self._results.append(execution.result)
-            else:
-                pending.append(execution)
-        for execution, answer in zip(
-            pending, in_threads(_Execution.give_back, pending, seconds=min(seconds, STOP_SECONDS)), strict=True
-        ):
-            if isinstance(answer, HangingError):
-                self._results.append(execution.workflow.left(answer))
-            else:
-                self.given_back += 1
-        self._under_way.clear()
+                queued.then(answer)
 
 
 def _in_time(task: Task, seconds: float) -> Task:
@@ -284,23 +300,22 @@ def _in_time(task: Task, seconds: float) -> Task:
 
 
 class _Execution:
-    """The coroutine of a workflow, or of a subtask of its `parent`, and where it stands.
+    """The coroutine of a workflow, and where it stands: what it awaits, or its result."""
 
-    place  of a subtask among the work that its parent awaits
-    """
-
-    def __init__(
-        self, steps: Steps[Any], workflow: Workflow[Any], parent: _Execution | None = None, place: int = 0
-    ) -> None:
-        self.steps, self.workflow, self.parent, self.place = steps, workflow, parent, place
+    def __init__(self, workflow: Workflow[Any]) -> None:
+        self.workflow, self.steps, self.piece = workflow, workflow.run(), Piece()
         self.work: tuple[Work, ...] = ()
-        self.answers: Any = None
-        self.missing = 0
         self.has_ended = False
         self.result: Any = None
-        self.is_later = False
-        """A subtask that has run tasks before."""
-        self.piece = Piece()
+
+    def step(self, answers: Sequence[Any] | None) -> None:
+        """Run the coroutine until it awaits further work, or to its end."""
+        try:
+            self.work = self.steps.send(answers)
+            if self.piece.given_up is not None:  # the call has been answered after all
+                self.give_back()
+        except StopIteration as end:
+            self.result, self.has_ended = end.value, True
 
     def give_back(self) -> None:
         """End it where it stands."""
@@ -309,28 +324,20 @@ class _Execution:
         for steps in (self.steps, *(work for work in self.work if not isinstance(work, Task))):
             steps.close()
 
-    def step(self) -> None:
-        """Run the coroutine until it awaits further work, or to its end."""
-        self.is_later = self.parent is not None and self.answers is not None
-        try:
-            self.work = self.steps.send(self.answers)
-            if self.piece.given_up is not None:  # the call has been answered after all
-                self.give_back()
-        except StopIteration as end:
-            self.result, self.has_ended = end.value, True
-        except Exception as error:
-            if self.parent is None:
-                raise
-            self.result, self.has_ended = known_error(error, f"compact {self.workflow.name}"), True
-
 
 @dataclass(frozen=True, slots=True)
 class _QueuedTask:
-    """A waiting task, the execution that awaits it and its place there, and its number in the order of arrival."""
+    """A waiting task of a workflow.
+
+    later   it is of a subtask that has run tasks before
+    then    gets its value or error
+    number  in the order of arrival
+    """
 
     task: Task
-    owner: _Execution
-    place: int
+    execution: _Execution
+    later: bool
+    then: Callable[[Any], None]
     number: int
 
 
@@ -341,20 +348,18 @@ class _TaskQueue:
     """
 
     def __init__(self) -> None:
-        self._numbers = count()
         self._small: deque[_QueuedTask] = deque()
         self._large: list[tuple[bool, int, int, _QueuedTask]] = []
 
     def __bool__(self) -> bool:
         return bool(self._small or self._large)
 
-    def add(self, task: Task, owner: _Execution, place: int) -> None:
+    def append(self, queued: _QueuedTask) -> None:
         """Add a task."""
-        queued = _QueuedTask(task, owner, place, next(self._numbers))
-        if task.length < SMALL_BYTES:
+        if queued.task.length < SMALL_BYTES:
             self._small.append(queued)
         else:
-            heappush(self._large, (not owner.is_later, -task.length, queued.number, queued))
+            heappush(self._large, (not queued.later, -queued.task.length, queued.number, queued))
 
     def take(self, free: int) -> list[list[_QueuedTask]]:
         """Take the tasks to start now on so many free slots; those of a list share one."""
@@ -371,68 +376,52 @@ class _TaskQueue:
 
 
 class DriverThreads:
-    """The threads of the driver, and what to call in the caller's thread when one has ended something.
+    """The threads of the driver, and what they have ended and the caller's thread does not know yet.
 
     Steps run in the threads of one pool, jobs in those of another, which has as many as were needed at a time.
 
     seconds  `step_seconds`: a step that waits for an answer so long is left
     """
 
-    def __init__(self, steps: Threads, jobs: Threads, seconds: float) -> None:
-        self._steps, self._jobs, self.seconds = steps, jobs, seconds
-        self._events: SimpleQueue[Callable[[], object]] = SimpleQueue()
+    def __init__(self, seconds: float) -> None:
+        self._steps, self._jobs = Threads(THREADS, "acidlib-place"), Threads(MAX_JOBS, "acidlib-job")
+        self._seconds = seconds
+        self._ended: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._looked = time.monotonic()
 
-    def step(
-        self,
-        step: Callable[[], Value],
-        then: Callable[[Value], None],
-        *,
-        piece: Piece,
-        left: Callable[[HangingError], None],
-    ) -> None:
-        """Do a step of a piece of work in the driver, and have `next_ended` call `then` with its value.
+    def step(self, step: Callable[[], Value], piece: Piece, then: Callable[[Future[Value]], None]) -> None:
+        """Do a step of a piece of work in the driver, and have `next_ended` call `then` when it has ended, or hangs."""
+        self._start(self._steps, step, piece, then)
 
-        If it hangs, `left` is called instead.
-        """
-
-        def ended(future: Future[Value]) -> None:
-            if future.cancelled():
-                return
-            failure = future.exception()
-            if isinstance(failure, HangingError) and piece.given_up is failure:
-                self._events.put(partial(left, failure))
-            else:
-                self._events.put(lambda: then(future.result()))
-
-        with STOPPING.shielded():
-            self._steps.start(step, piece).add_done_callback(ended)
-
-    def job(self, job: Callable[[], Value], then: Callable[[Value], None]) -> None:
+    def job(self, job: Callable[[], Value], then: Callable[[Future[Value]], None]) -> None:
         """Run a job on the executors, for which a thread waits; `then` as for `step`."""
+        self._start(self._jobs, job, Piece(), then)
 
+    def _start(
+        self, pool: Threads, call: Callable[[], Value], piece: Piece, then: Callable[[Future[Value]], None]
+    ) -> None:
         def ended(future: Future[Value]) -> None:
             if not future.cancelled():
-                self._events.put(lambda: then(future.result()))
+                self._ended.put(partial(then, future))
 
         with STOPPING.shielded():
-            self._jobs.submit(job).add_done_callback(ended)
+            pool.start(call, piece).add_done_callback(ended)
 
     def next_ended(self, while_waiting: Callable[[], None]) -> None:
         """Wait until something ends, calling `while_waiting` each second; then call `then` of all that has ended."""
         while True:
             if time.monotonic() - self._looked >= _WAITING_SECONDS:
                 with STOPPING.shielded():
-                    self._steps.give_up_hanging(self.seconds)
+                    self._steps.give_up_hanging(self._seconds)
                 self._looked = time.monotonic()
             try:
-                then = self._events.get(timeout=_WAITING_SECONDS)
+                then = self._ended.get(timeout=_WAITING_SECONDS)
                 break
             except Empty:
                 while_waiting()
         then()
-        while not self._events.empty():
-            self._events.get()()
+        while not self._ended.empty():
+            self._ended.get()()
 
     def give_up(self, cancel: Callable[[], None]) -> None:
         """Begin nothing more, and wait for steps and jobs that were begun; `cancel` ends running jobs.
@@ -441,45 +430,30 @@ class DriverThreads:
         """
         for pool in (self._jobs, self._steps):
             pool.shutdown(wait=False, cancel_futures=True)
-        self._jobs.stop(self.seconds, _JOB_SECONDS, cancel)
-        self._steps.stop(min(self.seconds, STOP_SECONDS), self.seconds, cancel)
+        self._jobs.stop(self._seconds, _JOB_SECONDS, cancel)
+        self._steps.stop(min(self._seconds, STOP_SECONDS), self._seconds, cancel)
+
+    def close(self) -> None:
+        """End the threads, once nothing runs in them."""
+        for pool in (self._jobs, self._steps):
+            pool.shutdown()
 
 
 class _CallersThread(DriverThreads):
-    """Runs steps and jobs one after the other, in the caller's thread."""
+    """Runs steps and jobs one after the other, in the caller's thread when it waits for them."""
 
-    def __init__(self, seconds: float) -> None:
-        self._waiting: deque[tuple[Callable[[], Any], Callable[[Any], None]]] = deque()
-        self.seconds = seconds
-
-    def step(
-        self,
-        step: Callable[[], Value],
-        then: Callable[[Value], None],
-        *,
-        piece: Piece,
-        left: Callable[[HangingError], None],
+    def _start(
+        self, pool: Threads, call: Callable[[], Value], piece: Piece, then: Callable[[Future[Value]], None]
     ) -> None:
-        del piece, left  # nothing is waited for in another thread
-        self._waiting.append((step, then))
+        del pool, piece  # nothing is waited for in another thread
 
-    def job(self, job: Callable[[], Value], then: Callable[[Value], None]) -> None:
-        self._waiting.append((job, then))
+        def run() -> None:
+            future: Future[Value] = Future()
+            future.set_result(call())
+            then(future)
 
-    def next_ended(self, while_waiting: Callable[[], None]) -> None:
-        del while_waiting  # nothing is waited for
-        work, then = self._waiting.popleft()
-        then(work())
-
-    def give_up(self, cancel: Callable[[], None]) -> None:
-        """Do nothing: nothing runs."""
+        self._ended.put(run)
 
 
-@contextmanager
-def _driver_threads(slots: int, seconds: float) -> Iterator[DriverThreads]:
-    """Have the threads while a scheduler runs; without slots only the caller's."""
-    if not slots:
-        yield _CallersThread(seconds)
-        return
-    with Threads(THREADS, "acidlib-place") as steps, Threads(MAX_JOBS, "acidlib-job") as jobs:
-        yield DriverThreads(steps, jobs, seconds)
+def _driver_threads(slots: int, seconds: float) -> DriverThreads:
+    return DriverThreads(seconds) if slots else _CallersThread(seconds)
