@@ -22,7 +22,7 @@ from acidlib.planning.inputs import CompactionInputs, Publication, Refusal
 from acidlib.planning.stated_write_ids import StatedWriteIds
 from acidlib.rewrite.join import run_join
 from acidlib.service.places import CASE_SENSITIVE, FULL, POSITIONAL, Interpretation, ListedPlace, Target
-from acidlib.service.plan import collect_results, files_to_make, prepare
+from acidlib.service.plan import PlacePlan, collect_results, dealt_out, plan_compaction, prepare
 from acidlib.service.schedule import Steps
 from acidlib.service.services import Task, attempt
 from acidlib.service.tasks import AnyUnit, run_unit_task
@@ -122,9 +122,22 @@ def files_of(
     buckets: int | None = None,
 ) -> tuple[AnyUnit, ...]:
     """The files to make; with `matching` for readers that find columns otherwise than Hive's."""
-    steps = files_to_make(
-        stores or Stores(), *found, settings or RewriteSettings(), site_settings(matching), buckets=buckets
-    )
+    plan = plan_of(found, settings, matching, stores, buckets)
+    if plan.buckets is None:
+        return plan.files
+    return to_its_end(dealt_out(plan, plan.buckets, stores or Stores())) or plan.files
+
+
+def plan_of(
+    found: Prepared,
+    settings: RewriteSettings | None = None,
+    matching: ColumnMatching | None = None,
+    stores: Stores | None = None,
+    buckets: int | None = None,
+) -> PlacePlan:
+    """The plan; see `files_of`."""
+    common = site_settings(matching)
+    steps = plan_compaction(stores or Stores(), *found, settings or RewriteSettings(), common, buckets=buckets)
     return to_its_end(steps)
 
 

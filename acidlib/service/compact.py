@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 
-from acidlib.acid.names import LONG_MAX, DeltaDir, parse_directory
+from acidlib.acid.names import LONG_MAX
 from acidlib.errors import (
     AcidError,
     BusyError,
@@ -19,8 +19,7 @@ from acidlib.errors import (
     known_error,
 )
 from acidlib.model.requests import CompactionType, RequestFacts
-from acidlib.model.results import CompactionResult, Outcome, Verification, WriteIdRange, outcome_of, rounded
-from acidlib.model.units import Unit, UnitResult
+from acidlib.model.results import CompactionResult, Outcome, outcome_of, rounded
 from acidlib.planning.clean import marks_cover_cleaning
 from acidlib.planning.inputs import (
     CompactionInputs,
@@ -35,15 +34,22 @@ from acidlib.points import Point, reach
 from acidlib.report.progress import WARNING
 from acidlib.service.attempts import fingerprint
 from acidlib.service.backend import Backend, CompactionHold, finish_claimed
-from acidlib.service.places import ListedPlace
-from acidlib.service.plan import collect_results, file_task, files_to_make, filled_directories, prepare, with_tails
+from acidlib.service.places import ListedPlace, Target
+from acidlib.service.plan import (
+    PlacePlan,
+    collect_results,
+    execute,
+    filled_directories,
+    plan_compaction,
+    planned,
+    prepare,
+    with_tails,
+)
 from acidlib.service.run_queue import CompactionRun, Job, unstarted_result
-from acidlib.service.schedule import run_tasks
 from acidlib.service.services import Services
-from acidlib.service.tasks import AnyUnit
 from acidlib.service.verify import Verifier, result_to_verify
 from acidlib.stores.listing import list_location
-from acidlib.stores.store import Published, Stage, remove_uncommitted
+from acidlib.stores.store import Published, Stage, StagedDirectory, remove_uncommitted
 from acidlib.waiting import require_wanted
 
 MAX_LOCK_TRIES = 3
@@ -76,12 +82,12 @@ class PlaceCompaction:
         self._verifier = verifier
         self._ready = ready
         self._start = 0.0
-        self._target = job.target
-        self._place: ListedPlace | None = None
-        self._inputs: CompactionInputs | None = None
-        self._results: tuple[UnitResult, ...] | None = None
-        self._published: Published | None = None
-        self._verification: Verification | None = None
+        self._so_far = replace(
+            unstarted_result(Outcome.FAILED, job.target, job.request.type, ""),
+            id=None if run.dry_run else job.request.id,
+            deltas_before=None if job.listed is None else job.listed.deltas,
+        )
+        """The result as far as it is known, whose state, reason and time are those of the end."""
         self._may_be_visible = False
         self._initiators_reason = None if run.is_named else job.request.facts.reason
         self._no_lock_granted = job.request.facts.lock_tries >= MAX_LOCK_TRIES
@@ -91,30 +97,34 @@ class PlaceCompaction:
         """Give the request back; called instead of `run`."""
         if not self._run.dry_run:
             with suppress(Exception):  # a later run finds that this one is dead
-                self._backend.hold(self.job.request, self._target).abandon()
+                self._backend.hold(self.job.request, self.job.target).abandon()
 
     def left(self, error: HangingError) -> CompactionResult:
         """Return the result where a step hangs; its request stays with this run until a later one finds that dead."""
-        return self._result(Outcome.FAILED, str(error))
+        return self._ended(Outcome.FAILED, str(error))
 
     async def run(self) -> CompactionResult:
         """Carry the job out, or plan it. Closed before its end, it gives its request and its place back."""
         self._start = self._services.clock()
         if self._run.dry_run:
             try:
-                return await self._plan()
+                return await self._only_plan()
             except Exception as error:
                 return self._failure(error, None)
         try:
-            hold = self._backend.hold(self.job.request, self._target)
+            hold = self._backend.hold(self.job.request, self.job.target)
         except Exception as error:  # the request stays with this run: a later one finds that it is dead
             return self._failure(error, None)
+        place = None
         try:
             try:
-                result = await self._compact(hold)
+                reach(Point.TAKEN)
+                place = self._claimed_place(hold)
+                self._so_far = replace(self._so_far, deltas_before=place.deltas)
+                result = await self._compact(hold, place)
             except HangingError as error:  # of a task: nothing more is asked of that file system
                 hold.leave_claim()
-                result = self._result(Outcome.FAILED, str(error))
+                result = self._ended(Outcome.FAILED, str(error))
             except Exception as error:
                 result = self._failure(error, hold)
         except BaseException:
@@ -122,7 +132,7 @@ class PlaceCompaction:
                 hold.abandon(may_be_visible=self._may_be_visible)
             raise
         else:
-            return self._end(hold, result)
+            return self._end(hold, result, place)
         finally:
             try:
                 hold.close()  # unless that is done
@@ -130,99 +140,43 @@ class PlaceCompaction:
                 note = str(known_error(error, f"release the claim of {self.name}"))
                 self._services.progress.note(note, place=self.name)
 
-    async def _plan(self) -> CompactionResult:
-        services, target, place = self._services, self._target, self.job.listed
+    async def _only_plan(self) -> CompactionResult:
+        """Survey and plan, and have tasks look at the rows: a dry run."""
+        services, target, place = self._services, self.job.target, self.job.listed
         if place is None:
             place = target.listed(list_location(services.fs(target.location), target.location, missing=RefusedError))
-        self._place = place
+        self._so_far = replace(self._so_far, deltas_before=place.deltas)
         if place.holds_staging and services.store(target.location).unfinished(target.location):
             raise RefusedError(
                 f"Cannot plan a compaction of {target.ref}: a publication there is unfinished; a run without "
                 "--dry-run finishes it"
             )
         request = self._backend.quarantining_request(place.target, place.listing)
-        if (reason := self._verifier.refusal_reason(request, place.target)) is not None:
+        if request is not None and (reason := self._verifier.refusal_reason(request, place.target)) is not None:
             return self._quarantined(reason)
         inputs = await self._inputs_of(place)
         if isinstance(inputs, Refusal):
             return self._refused(inputs)
-        self._results = await self._make(await self._files_to_make(place, inputs), None)
-        return self._result(Outcome.PLANNED, self._reason(inputs))
+        plan = await self._plan(place, inputs)
+        results = await execute(plan, None, services.stores)
+        visible = filled_directories(inputs, results)
+        return plan.done(self._ended(Outcome.PLANNED, plan.reason), results, None, visible=visible)
 
-    async def _compact(self, hold: CompactionHold) -> CompactionResult:
-        begun = await self._begin(hold)
-        if isinstance(begun, CompactionResult):
-            return begun
-        place, inputs, share = begun
-        units = await self._files_to_make(place, inputs)
-        with self._staging() as stage:
-            results = await self._make(units, stage.path)
-            first = units[0] if units else None
-            if isinstance(first, Unit) and not any(result.path for result in results):
-                # readers that only list files would go on reading the replaced ones
-                kept = await self._make((replace(first, keep_empty=True),), stage.path)
-                results = (*kept, *results[1:])
-            directories = collect_results(stage, inputs, results)
-            names = tuple(directory.name for directory in directories)
-            reach(Point.ACCEPTED)
-            to_verify = None
-            if self._verifier.is_wanted:
-                to_verify = result_to_verify(place, inputs, units, directories, stage)
-            verify_later = to_verify is not None and not stage.is_readable
-            if to_verify is not None and not verify_later:
-                hold.will_verify(())
-                try:
-                    self._verification = await self._verifier.compare(to_verify, hold.request.id, share)
-                except UnverifiedError:
-                    hold.assert_mine()  # or another run has taken the stage away
-                    raise
-                reach(Point.VERIFIED)
-            way = inputs.publication
-            if way is Publication.FILE_BY_FILE and sum(len(directory.files) for directory in directories) == 1:
-                way = Publication.ONE_RENAME  # all rows come with one file: no reader has to be kept away
-            last_check = partial(self._last_check, hold, place, inputs)
-            with self._verifier.around_publication(hold, names) if verify_later else nullcontext():
-                self._may_be_visible = True
-                with hold.publishing(way):
-                    if way is Publication.COMMIT:
-                        published = stage.publish_hidden(directories, last_check=last_check)
-                    else:
-                        read = tuple(directory.path for directory in inputs.directories if directory.path)
-                        published = stage.publish(directories, inputs=read, last_check=last_check)
-                    reach(Point.PUBLISHED)
-                    if not verify_later:
-                        self._confirm(hold, inputs, published.directories)
-        self._results, self._published = results, published
-        if to_verify is not None and verify_later:
-            try:
-                self._verification = await self._verifier.compare(to_verify, hold.request.id, share)
-                reach(Point.VERIFIED)
-                hold.assert_mine()
-            except AcidError:
-                self._remove_hidden(hold, inputs, names)
-                raise
-            self._confirm(hold, inputs, names)
-        result = self._result(Outcome.READY_FOR_CLEANING, self._reason(inputs))
-        return replace(result, statistics=hold.update_statistics(published.directories, result.rows_out))
-
-    # --- claim and plan -----------------------------------------------------------------------------------------------
-
-    async def _begin(self, hold: CompactionHold) -> tuple[ListedPlace, CompactionInputs, float] | CompactionResult:
-        """Claim the place, plan, and note the mark; return the plan and the share of buckets to verify.
-
-        Return the result instead if the compaction ends here.
-        """
-        reach(Point.TAKEN)
-        place = self._place = self._claimed_place(hold)
-        reason, self._verification, share = await self._verifier.lift_quarantine(hold, place)
-        if reason is not None:
-            return self._quarantined(reason)
+    async def _compact(self, hold: CompactionHold, place: ListedPlace) -> CompactionResult:
+        """Plan, have files made and verified, and publish them; or end at once where there is nothing to merge."""
+        verifier, verification, share = self._verifier, None, self._verifier.share
+        request = hold.quarantining_request(place.listing)
+        if request is not None:
+            if (reason := verifier.refusal_reason(request, place.target)) is not None:
+                return self._quarantined(reason)
+            verification, share = await verifier.lift_quarantine(hold, place, request)
+            self._so_far = self._so_far.with_work(None, verification)
         inputs = await self._inputs_of(place)
         if isinstance(inputs, Refusal):
             return self._only_clean(hold, place, inputs) or self._refused(inputs)
         if inputs.kind is CompactionType.REBALANCE and needs_empty_write_id(place.state):
             raise ConflictError(
-                f"Cannot rebalance {self._target.ref}: {inputs.directories[0].path} has the highest write id "
+                f"Cannot rebalance {hold.target.ref}: {inputs.directories[0].path} has the highest write id "
                 "that is not open, and nothing tells two bases of one number apart; call again when the transactions "
                 "that write there have ended"
             )
@@ -231,7 +185,35 @@ class PlaceCompaction:
             digest_of_inputs(place.listing, place.state, place.write_ids, [output.name for output in inputs.outputs]),
         )
         reach(Point.STARTED)
-        return place, inputs, share
+        plan = await self._plan(place, inputs)
+        with self._staging(hold.target) as stage:
+            results = await execute(plan, stage.path, self._services.stores)
+            directories = collect_results(stage, plan.inputs, results)
+            reach(Point.ACCEPTED)
+            to_verify = result_to_verify(plan, directories, stage) if verifier.is_wanted else None
+            is_compared_later = to_verify is not None and not stage.is_readable
+            if to_verify is not None and not is_compared_later:
+                verification = await verifier.compare_staged(hold, to_verify, share)
+                self._so_far = self._so_far.with_work(None, verification)
+                reach(Point.VERIFIED)
+            published = self._publish(hold, plan, stage, directories, counts=not is_compared_later)
+        self._so_far = plan.done(
+            self._so_far, results, verification, visible=published.directories, publication=published.kind
+        )
+        if to_verify is not None and is_compared_later:
+            try:
+                verification = await verifier.compare(to_verify, hold.request.id, share)
+                self._so_far = self._so_far.with_work(results, verification)
+                reach(Point.VERIFIED)
+                hold.assert_mine()
+            except AcidError:
+                self._remove_hidden(hold, plan, published.directories)
+                raise
+            self._confirm(hold, plan, published.directories)
+        result = self._ended(Outcome.READY_FOR_CLEANING, plan.reason)
+        return replace(result, statistics=hold.update_statistics(published.directories, result.rows_out))
+
+    # --- claim and plan -----------------------------------------------------------------------------------------------
 
     def _claimed_place(self, hold: CompactionHold) -> ListedPlace:
         """Claim the place and list it, unless this run has listed it and it has not changed since.
@@ -245,7 +227,8 @@ class PlaceCompaction:
         if self.job.request.type is CompactionType.REBALANCE:
             before = None  # rows that were deleted before the lock was granted have to be known, or they would be back
         hold.begin()
-        target = self._target = hold.target
+        target = hold.target
+        self._so_far = replace(self._so_far, **target.ref._asdict(), location=str(target.location))
         reach(Point.CLAIMED)
         if before is not None:
             # later commits do not count: the listing may lack their files
@@ -271,26 +254,39 @@ class PlaceCompaction:
         inputs = await with_tails(
             services.stores,
             place.target.location,
-            lambda tails: prepare(
+            partial(
+                prepare,
                 services.stores,
                 place,
                 self.job.request.type,
-                tails=tails,
                 minor_as_major_bytes=limit,
                 automatic=self._initiators_reason is not None,
             ),
         )
         if isinstance(inputs, CompactionInputs):
-            self._inputs = inputs
+            self._so_far = planned(self._so_far, inputs)
         return inputs
+
+    async def _plan(self, place: ListedPlace, inputs: CompactionInputs) -> PlacePlan:
+        services, settings = self._services, self._run.rewrite
+        return await plan_compaction(
+            services.stores,
+            place,
+            inputs,
+            replace(settings, part_bytes=part_bytes_on(services.runner.slots, settings.part_bytes)),
+            services.settings,
+            reason=self._reason(inputs),
+            buckets=self.job.request.bucket_count,
+            checks=self._verifier.tasks(),
+        )
 
     def _quarantined(self, reason: str) -> CompactionResult:
         """Return the result at a quarantined place: an error, as the status has it."""
-        return replace(self._result(Outcome.REFUSED, reason), unverified=True)
+        return replace(self._ended(Outcome.REFUSED, reason), unverified=True)
 
     def _refused(self, refusal: Refusal) -> CompactionResult:
         state = Outcome.ALREADY_COMPACT if refusal.already_compact else Outcome.REFUSED
-        return self._result(state, refusal.reason)
+        return self._ended(state, refusal.reason)
 
     def _only_clean(self, hold: CompactionHold, place: ListedPlace, refusal: Refusal) -> CompactionResult | None:
         """Make it a request to clean only (Hive Worker), if something is obsolete that no waiting request cleans."""
@@ -302,32 +298,17 @@ class PlaceCompaction:
             return None
         hold.only_clean(mark)
         reason = f"{refusal.reason}; obsolete directories there are left to the cleaner"
-        return self._result(Outcome.READY_FOR_CLEANING, reason)
+        return self._ended(Outcome.READY_FOR_CLEANING, reason)
 
     # --- files --------------------------------------------------------------------------------------------------------
 
-    async def _files_to_make(self, place: ListedPlace, inputs: CompactionInputs) -> tuple[AnyUnit, ...]:
-        services, settings = self._services, self._run.rewrite
-        return await files_to_make(
-            services.stores,
-            place,
-            inputs,
-            replace(settings, part_bytes=part_bytes_on(services.runner.slots, settings.part_bytes)),
-            services.settings,
-            buckets=self.job.request.bucket_count,
-            checks=self._verifier.tasks(),
-        )
-
-    async def _make(self, units: Sequence[AnyUnit], staging: str | None) -> tuple[UnitResult, ...]:
-        return tuple(await run_tasks(*(file_task(unit, staging, self._services.stores) for unit in units)))
-
     @contextmanager
-    def _staging(self) -> Iterator[Stage]:
+    def _staging(self, target: Target) -> Iterator[Stage]:
         """Have a stage. It stays if half of it may be visible: then it is needed to finish the publication.
 
         It stays where a task hangs, too. A failure to remove it undoes nothing that was published.
         """
-        services, location = self._services, self._target.location
+        services, location = self._services, target.location
         stage = services.store(location).stage(
             location, unique=services.unique(), owner=services.worker_id, now=services.clock()
         )
@@ -345,33 +326,63 @@ class PlaceCompaction:
                 left = str(known_error(error, f"remove {stage.path}"))
             if left is not None:
                 note = f"{left}; a cleaning removes it when it is a day old"
-                services.progress.note(note, level=WARNING, place=str(self._target.ref))
+                services.progress.note(note, level=WARNING, place=str(target.ref))
 
     # --- publication --------------------------------------------------------------------------------------------------
 
-    def _last_check(self, hold: CompactionHold, place: ListedPlace, inputs: CompactionInputs) -> None:
-        """Raise ConflictError if the place is lost or has changed since it was planned; called before any rename."""
-        hold.assert_mine()
-        now = list_location(self._services.fs(hold.target.location), hold.target.location, missing=ConflictError)
-        require_wanted()
-        conflict_reason = partial(publication_conflict_reason, now, inputs, place.state, generation=place.hive.names)
-        # outputs of aborted transactions do not count; these are asked for only if there is an output at all
-        if conflict_reason() is not None and (reason := conflict_reason(txns=hold.transactions_now())) is not None:
-            raise ConflictError(f"Cannot publish {hold.target.ref}: {reason}; nothing was published, call again")
+    def _publish(
+        self,
+        hold: CompactionHold,
+        plan: PlacePlan,
+        stage: Stage,
+        directories: tuple[StagedDirectory, ...],
+        *,
+        counts: bool,
+    ) -> Published:
+        """Make a result visible, and have it count if it `counts` already; else it is noted as one to verify."""
+        inputs, place = plan.inputs, plan.place
+        location = hold.target.location
 
-    def _confirm(self, hold: CompactionHold, inputs: CompactionInputs, directories: tuple[str, ...]) -> None:
+        def last_check() -> None:
+            """Raise ConflictError if the place is lost or has changed since it was planned, before any rename."""
+            hold.assert_mine()
+            now = list_location(self._services.fs(location), location, missing=ConflictError)
+            require_wanted()
+            reason = partial(publication_conflict_reason, now, inputs, place.state, generation=place.hive.names)
+            # outputs of aborted transactions do not count; these are asked for only if there is an output at all
+            if reason() is not None and (conflict := reason(txns=hold.transactions_now())) is not None:
+                raise ConflictError(f"Cannot publish {hold.target.ref}: {conflict}; nothing was published, call again")
+
+        way = inputs.publication
+        if way is Publication.FILE_BY_FILE and sum(len(directory.files) for directory in directories) == 1:
+            way = Publication.ONE_RENAME  # all rows come with one file: no reader has to be kept away
+        names = tuple(directory.name for directory in directories)
+        with nullcontext() if counts else self._verifier.around_publication(hold, names):
+            self._may_be_visible = True
+            with hold.publishing(way):
+                if way is Publication.COMMIT:
+                    published = stage.publish_hidden(directories, last_check=last_check)
+                else:
+                    read = tuple(directory.path for directory in inputs.directories if directory.path)
+                    published = stage.publish(directories, inputs=read, last_check=last_check)
+                reach(Point.PUBLISHED)
+                if counts:
+                    self._confirm(hold, plan, published.directories)
+        return published
+
+    def _confirm(self, hold: CompactionHold, plan: PlacePlan, directories: tuple[str, ...]) -> None:
         """Have published results count, and their inputs cleaned."""
         try:
             hold.published(directories)
         except UnknownOutcomeError:
             raise
         except AcidError:
-            self._remove_hidden(hold, inputs, directories)
+            self._remove_hidden(hold, plan, directories)
             raise
 
-    def _remove_hidden(self, hold: CompactionHold, inputs: CompactionInputs, directories: tuple[str, ...]) -> None:
+    def _remove_hidden(self, hold: CompactionHold, plan: PlacePlan, directories: tuple[str, ...]) -> None:
         """Remove results of a transaction that can never commit: no reader has seen them."""
-        if inputs.publication is Publication.COMMIT:
+        if plan.inputs.publication is Publication.COMMIT:
             remove_uncommitted(self._services.fs(hold.target.location), hold.target.location, directories)
 
     # --- the result, and the end --------------------------------------------------------------------------------------
@@ -379,8 +390,8 @@ class PlaceCompaction:
     def _failure(self, error: Exception, hold: CompactionHold | None) -> CompactionResult:
         """Return the result of a compaction that ends by an error."""
         if isinstance(error, UnverifiedError):
-            return replace(self._result(outcome_of(error), str(error)), unverified=True)
-        error = known_error(error, f"compact {self._target.ref}")
+            return replace(self._ended(outcome_of(error), str(error)), unverified=True)
+        error = known_error(error, f"compact {self._so_far.ref}")
         state, reason = outcome_of(error), str(error)
         if isinstance(error, BusyError) and not self._run.is_named:
             state = Outcome.SKIPPED  # another run has it: only the operator who names a place wants to know
@@ -391,7 +402,7 @@ class PlaceCompaction:
                 state, reason = Outcome.CONFLICT, f"{lost}; then: {reason}"
             except Exception:  # noqa: S110 - the first error is the one to report
                 pass
-        return self._result(state, reason)
+        return self._ended(state, reason)
 
     def _reason(self, inputs: CompactionInputs) -> str:
         """Return why this kind of compaction is done."""
@@ -405,47 +416,28 @@ class PlaceCompaction:
             parts.append(inputs.reason)
         return "; ".join(parts)
 
-    def _result(self, state: Outcome, reason: str) -> CompactionResult:
+    def _ended(self, state: Outcome, reason: str) -> CompactionResult:
         """Return the result of the compaction if it ends now."""
-        place, inputs, units, published = self._place or self.job.listed, self._inputs, self._results, self._published
-        now = self._services.clock()
-        result = replace(
-            unstarted_result(state, self._target, self.job.request.type, reason),
-            id=None if self._run.dry_run else self.job.request.id,
+        so_far, now = self._so_far, self._services.clock()
+        deltas_after = so_far.deltas_after
+        if so_far.publication is None and not state.is_bad:  # nothing is merged
+            deltas_after = so_far.deltas_before
+        return replace(
+            so_far,
+            state=state,
+            reason=reason,
             start_ms=int(self._start * 1000),
             end_ms=int(now * 1000),
             seconds=rounded(max(0.0, now - max(self._start, self._ready()))),
-            deltas_before=None if place is None else place.deltas,
-        ).with_work(units, self._verification)
-        if place is None or inputs is None:
-            return replace(result, deltas_after=None if result.state.is_bad else result.deltas_before)
-        directories = () if units is None else filled_directories(inputs, units)
-        visible = directories if published is None else published.directories
-        deltas_after = None
-        if units is not None:
-            # the deltas that a reader has to merge once the results have taken the place of their inputs
-            merged = {directory.path for directory in inputs.directories}
-            deltas_after = sum(delta.path not in merged for delta in place.state.deltas)
-            deltas_after += sum(isinstance(parse_directory(name, place.hive.names), DeltaDir) for name in visible)
-        return replace(
-            result,
-            type=inputs.kind.label.lower(),
-            publication=str(inputs.publication.value) if published is None else published.kind,
-            write_ids=WriteIdRange(
-                min=inputs.min_write_id, max=inputs.max_write_id, high_water_mark=inputs.high_water_mark
-            ),
-            inputs=tuple(directory.path or "original files" for directory in inputs.directories),
-            empty_files=inputs.empty_files,
-            output_directories=visible,
             deltas_after=deltas_after,
-            bytes_in=sum(file.length for directory in inputs.directories for file in directory.files),
         )
 
-    def _end(self, hold: CompactionHold, result: CompactionResult) -> CompactionResult:
+    def _end(self, hold: CompactionHold, result: CompactionResult, place: ListedPlace | None) -> CompactionResult:
         """Tell the queue how it ended, and give the place back. Nothing here can undo a publication."""
         state, files = result.state, None
         # a refusal before the place was listed is about the request, which may have been made for another table
-        place = self._place if state is Outcome.REFUSED else self._place or self.job.listed
+        if state is not Outcome.REFUSED:
+            place = place or self.job.listed
         try:
             if place is not None and state in (Outcome.REFUSED, Outcome.FAILED, Outcome.CONFLICT):
                 files = fingerprint(place, self._services.settings)

@@ -1,20 +1,21 @@
-"""The plan of a compaction: from a listed place to its inputs, to the files to make, and to the tasks of each."""
+"""The plan of a compaction, from a listed place to the files to make, and the tasks that make them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar, cast
 
-from acidlib.acid.names import SIDE_FILE_SUFFIX, Generation, Names
+from acidlib.acid.names import SIDE_FILE_SUFFIX, DeltaDir, Generation, Names, parse_directory
 from acidlib.config.settings import Settings
 from acidlib.errors import AcidError, ConflictError, CorruptError, OverMemoryError, RefusedError
 from acidlib.location import Location
 from acidlib.memory import DRIVER_MEMORY
 from acidlib.model.requests import CompactionType
-from acidlib.model.units import DataFile, FileForm, RewriteSettings, Unit, UnitResult
+from acidlib.model.results import CompactionResult, Outcome, Verification, WriteIdRange
+from acidlib.model.units import DataFile, FileForm, JoinUnit, RewriteSettings, Unit, UnitResult
 from acidlib.orc.proto import MAGIC
 from acidlib.orc.schema import parse_row_type
 from acidlib.planning.inputs import CompactionInputs, InputDirectory, Publication, Refusal, compaction_inputs
@@ -49,6 +50,7 @@ from acidlib.stores.filesystem import FileSystem
 from acidlib.stores.listing import flush_length
 from acidlib.stores.store import Attempt, Stage, StagedDirectory
 from acidlib.stores.stores import Stores
+from acidlib.wording import human_bytes, plural
 
 Planned = TypeVar("Planned")
 
@@ -106,12 +108,81 @@ async def with_tails(stores: Stores, location: Location, plan: Callable[[Tails],
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacePlan:
+    """A compaction of one place before anything is done: all that its tasks and its publication need.
+
+    place    as it was listed, with the committed write ids
+    inputs   the directories to merge, what kind of compaction that is, the results' names and the way to publish them
+    reason   why it is done, and why in this way
+    files    to make, each by a task or, where it `is_shared`, by several; of a rebalance those of the present buckets
+    buckets  of a rebalance, which has a second stage: tasks find the runs of rows in `files`, and these are dealt out
+             to so many new files; None for others
+    """
+
+    place: ListedPlace
+    inputs: CompactionInputs
+    reason: str
+    files: tuple[Unit | JoinUnit, ...]
+    buckets: int | None = None
+
+    def done(
+        self,
+        result: CompactionResult,
+        results: Sequence[UnitResult],
+        verification: Verification | None,
+        *,
+        visible: tuple[str, ...],
+        publication: str | None = None,
+    ) -> CompactionResult:
+        """Return the planned result with what tasks have made: directories that are `visible`, or would be."""
+        # the deltas that a reader has to merge once the results have taken the place of their inputs
+        merged = {directory.path for directory in self.inputs.directories}
+        deltas_after = sum(delta.path not in merged for delta in self.place.state.deltas)
+        deltas_after += sum(isinstance(parse_directory(name, self.place.hive.names), DeltaDir) for name in visible)
+        publication = publication or result.publication
+        result = replace(result, output_directories=visible, deltas_after=deltas_after, publication=publication)
+        return result.with_work(results, verification)
+
+    def __str__(self) -> str:
+        """Return what a dry run shows, as far as it is known without reading a row."""
+        from acidlib.report.text import compaction_lines
+
+        target, inputs = self.place.target, self.inputs
+        result = CompactionResult(
+            **target.ref._asdict(), location=str(target.location), type="", state=Outcome.PLANNED, reason=self.reason
+        )
+        result = replace(planned(result, inputs), output_directories=tuple(output.name for output in inputs.outputs))
+        files = [
+            f"  {file.directory}/{file.file_name}: {plural(len(file.inputs), 'file')}, {human_bytes(input_bytes(file))}"
+            f"{', in parts' if self.buckets is None and is_shared(file) else ''}"
+            for file in self.files
+        ]
+        dealt = [] if self.buckets is None else [f"  its rows are dealt out to {plural(self.buckets, 'bucket')}"]
+        return "\n".join([*compaction_lines(result, dry_run=True), *files, *dealt])
+
+
+def planned(result: CompactionResult, inputs: CompactionInputs) -> CompactionResult:
+    """Return the result of a place with what is known once its inputs are."""
+    return replace(
+        result,
+        type=inputs.kind.label.lower(),
+        publication=str(inputs.publication.value),
+        write_ids=WriteIdRange(
+            min=inputs.min_write_id, max=inputs.max_write_id, high_water_mark=inputs.high_water_mark
+        ),
+        inputs=tuple(directory.path or "original files" for directory in inputs.directories),
+        empty_files=inputs.empty_files,
+        bytes_in=sum(file.length for directory in inputs.directories for file in directory.files),
+    )
+
+
 def prepare(
     stores: Stores,
     place: ListedPlace,
     kind: CompactionType,
-    *,
     tails: Tails | None = None,
+    *,
     minor_as_major_bytes: int,
     automatic: bool,
 ) -> CompactionInputs | Refusal:
@@ -237,17 +308,18 @@ def prove_full_acid(target: Target, directories: Sequence[InputDirectory], tails
         raise CorruptError(f"{cannot} {first.path} does not begin as an ORC file does; {instead}")
 
 
-async def files_to_make(
+async def plan_compaction(
     stores: Stores,
     place: ListedPlace,
     inputs: CompactionInputs,
     settings: RewriteSettings,
     common: Settings,
     *,
+    reason: str = "",
     buckets: int | None = None,
     checks: Sequence[Task] = (),
-) -> tuple[AnyUnit, ...]:
-    """Return the files to make, after tasks have read how input files can be joined, or the buckets of deletes.
+) -> PlacePlan:
+    """Return the plan, after tasks have read how input files can be joined, or the buckets of deletes.
 
     common   the settings of the run
     buckets  the number of buckets of a rebalance; None = as many as there are
@@ -258,7 +330,7 @@ async def files_to_make(
     target, hive = place.target, place.hive
     settings = target.rewrite_settings(settings, hive.reader)
     ways = ways_of(target.storage, target.properties) if target.is_insert_only else None
-    files = delete_files(inputs.directories) if ways is None else input_files(inputs)
+    deciding = delete_files(inputs.directories) if ways is None else input_files(inputs)
     looks = [
         Task(
             partial(look_task, stores, target.location, file, ways),
@@ -266,15 +338,15 @@ async def files_to_make(
             "look",
             f"{target.location}/{file.path}",
         )
-        for file in files
+        for file in deciding
     ]
     answers = await run_tasks(*checks, *looks)
-    by_path = {file.path: answer for file, answer in zip(files, answers[len(checks) :], strict=True)}
-    units: tuple[AnyUnit, ...]
+    by_path = {file.path: answer for file, answer in zip(deciding, answers[len(checks) :], strict=True)}
+    files: tuple[Unit | JoinUnit, ...]
     if ways is not None:
-        units = join_units(inputs, by_path, location=target.location, generation=hive.reader, settings=settings)
+        files = join_units(inputs, by_path, location=target.location, generation=hive.reader, settings=settings)
     else:
-        units = bucket_units = compaction_units(
+        files = compaction_units(
             inputs,
             delete_buckets=by_path,
             location=target.location,
@@ -284,24 +356,44 @@ async def files_to_make(
             matching=target.matching(common, hive.reader),
             row_type=target.row_type(),
         )
-        if inputs.kind is CompactionType.REBALANCE:
-            tasks = []
-            for number, unit in enumerate(bucket_units):
-                # of the files at most about an eighth is read: the ids of their rows
-                length = sum(file.length for file in (*unit.inputs, *unit.deletes)) // 8
-                tasks.append(Task(partial(find_runs_task, unit, number, stores), length, "look", result_path(unit)))
-            sources = await run_tasks(*tasks)
-            if sources:  # without rows the result is a major's
-                (output,) = inputs.outputs
-                count = buckets or present_buckets(place.listing, inputs)
-                units = distribute_rows(sources, count, directory=output.name) or units
     txn = target.interpretation.visibility_txn
-    if inputs.publication is Publication.FILE_BY_FILE and txn is not None and len(units) > 1:
+    if inputs.publication is Publication.FILE_BY_FILE and txn is not None and len(files) > 1:
         raise RefusedError(
-            f"Cannot compact {target.ref}: in a bucket its {len(units)} files cannot become visible at once, "
+            f"Cannot compact {target.ref}: in a bucket its {len(files)} files cannot become visible at once, "
             "and a name with a transaction hides them from no reader; leave --visibility-txn out"
         )
-    return units
+    is_rebalance = inputs.kind is CompactionType.REBALANCE
+    buckets = buckets or present_buckets(place.listing, inputs) if is_rebalance else None
+    return PlacePlan(place=place, inputs=inputs, reason=reason, files=files, buckets=buckets)
+
+
+# --- the tasks --------------------------------------------------------------------------------------------------------
+
+
+async def execute(plan: PlacePlan, staging: str | None, stores: Stores) -> tuple[UnitResult, ...]:
+    """Have the files of a plan made in a staging directory, or without one only planned."""
+    units: Sequence[AnyUnit] = plan.files
+    if plan.buckets is not None:
+        units = await dealt_out(plan, plan.buckets, stores) or units  # without rows the result is a major's
+    results = await run_tasks(*(file_task(unit, staging, stores) for unit in units))
+    first = units[0] if units else None
+    if staging is not None and isinstance(first, Unit) and not any(result.path for result in results):
+        # readers that only list files would go on reading the replaced ones
+        results[:1] = await run_tasks(file_task(replace(first, keep_empty=True), staging, stores))
+    return tuple(results)
+
+
+async def dealt_out(plan: PlacePlan, buckets: int, stores: Stores) -> tuple[RebalanceUnit, ...]:
+    """Return the new buckets of a rebalance, after tasks have found the runs of rows in the present ones."""
+    tasks = []
+    for number, unit in enumerate(plan.files):
+        assert isinstance(unit, Unit)
+        # of the files at most about an eighth is read: the ids of their rows
+        length = sum(file.length for file in (*unit.inputs, *unit.deletes)) // 8
+        tasks.append(Task(partial(find_runs_task, unit, number, stores), length, "look", result_path(unit)))
+    sources = await run_tasks(*tasks)
+    (output,) = plan.inputs.outputs
+    return distribute_rows(sources, buckets, directory=output.name) if sources else ()
 
 
 def result_path(unit: AnyUnit) -> str:
@@ -314,16 +406,27 @@ REWRITE = "rewrite"
 PLANNING, JOINING = 0.04, 0.07
 
 
+def input_bytes(unit: AnyUnit) -> int:
+    """Return the bytes of the input of a file to make."""
+    return unit.length if isinstance(unit, RebalanceUnit) else sum(file.length for file in unit.inputs)
+
+
+def is_shared(unit: AnyUnit) -> bool:
+    """Return whether several tasks make a file: one plans its parts, others make these, and one joins them."""
+    if not isinstance(unit, Unit) or unit.is_delete:
+        return False
+    return 0 < 2 * unit.settings.part_bytes <= input_bytes(unit)
+
+
 def file_task(unit: AnyUnit, staging: str | None, stores: Stores) -> Task | Subtask:
     """Return the task of a unit, or a subtask that has several tasks share a large bucket.
 
     staging  the directory in which the file is made; None = only plan it
     """
-    length = unit.length if isinstance(unit, RebalanceUnit) else sum(file.length for file in unit.inputs)
-    whole = Task(partial(run_unit_task, unit, staging, stores), length, REWRITE, result_path(unit))
-    if staging is None or not isinstance(unit, Unit) or unit.is_delete:
+    whole = Task(partial(run_unit_task, unit, staging, stores), input_bytes(unit), REWRITE, result_path(unit))
+    if staging is None or not isinstance(unit, Unit) or not is_shared(unit):
         return whole
-    return _shared(whole, unit, staging, stores) if 0 < 2 * unit.settings.part_bytes <= length else whole
+    return _shared(whole, unit, staging, stores)
 
 
 async def _shared(whole: Task, unit: Unit, staging: str, stores: Stores) -> UnitResult:

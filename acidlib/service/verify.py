@@ -22,15 +22,15 @@ from acidlib.errors import AcidError, ConflictError, CorruptError, UnverifiedErr
 from acidlib.model.requests import CompactionRequest, CompactionType
 from acidlib.model.results import Verification
 from acidlib.model.units import DataFile, JoinUnit, JoinWay
-from acidlib.planning.inputs import CompactionInputs, InputDirectory, directories_read
+from acidlib.planning.inputs import InputDirectory, directories_read
 from acidlib.planning.results import chosen_buckets, parse_verify_share, quarantine_reason, shows_unverified
 from acidlib.planning.units import delete_files, row_files, schema_file
 from acidlib.service.backend import CompactionHold
 from acidlib.service.places import ListedPlace, Target
-from acidlib.service.plan import Tails, with_logical_lengths, with_tails
+from acidlib.service.plan import PlacePlan, Tails, with_logical_lengths, with_tails
 from acidlib.service.schedule import run_tasks
 from acidlib.service.services import Services, Task
-from acidlib.service.tasks import AnyUnit, delete_buckets_task, reader_task, tally_task
+from acidlib.service.tasks import delete_buckets_task, reader_task, tally_task
 from acidlib.stores.listing import list_location
 from acidlib.stores.store import Stage, StagedDirectory
 from acidlib.verify.tally import BucketView, PlainView, Tally
@@ -62,17 +62,12 @@ class ResultToVerify:
     marked: frozenset[str] = frozenset()
 
 
-def result_to_verify(
-    place: ListedPlace,
-    inputs: CompactionInputs,
-    units: Sequence[AnyUnit],
-    directories: tuple[StagedDirectory, ...],
-    stage: Stage,
-) -> ResultToVerify:
+def result_to_verify(plan: PlacePlan, directories: tuple[StagedDirectory, ...], stage: Stage) -> ResultToVerify:
     """Return the result of a compaction; it is verified once it is published if its stage cannot be read."""
+    place, inputs = plan.place, plan.inputs
     below = stage.path.removeprefix(f"{place.target.location}/") if stage.is_readable else ""
     ways: dict[str, JoinWay] = {}
-    for unit in units:
+    for unit in plan.files:
         if isinstance(unit, JoinUnit):
             path = f"{unit.directory}/{unit.file_name}"
             ways[f"{below}/{path}" if below else path] = unit.way
@@ -121,23 +116,22 @@ class Verifier:
     def __init__(self, services: Services, *, release_held: bool) -> None:
         self._services = services
         self._release_held = release_held
-        self._share = parse_verify_share(services.settings.text(VERIFY))
-
-    @property
-    def is_wanted(self) -> bool:
+        share = parse_verify_share(services.settings.text(VERIFY))
+        self.is_wanted = share is not None
         """Whether results are verified."""
-        return self._share is not None
+        self.share = share or 1.0
+        """The share of their buckets that is compared."""
 
     def tasks(self) -> list[Task]:
         """Return the tasks that have to succeed before any file is made."""
         return [Task(reader_task, 0, "look")] if self.is_wanted else []
 
-    def refusal_reason(self, request: CompactionRequest | None, target: Target) -> str | None:
+    def refusal_reason(self, request: CompactionRequest, target: Target) -> str | None:
         """Return why a place that is quarantined for a request is not compacted, or None.
 
         None also if this run will verify: its own new result, or first the unverified result of the crashed run.
         """
-        if request is None or self._release_held:
+        if self._release_held:
             return None
         insert_only = target.is_insert_only
         may_verify = not shows_unverified(request) or not (request.facts.differs or insert_only)
@@ -146,20 +140,18 @@ class Verifier:
         return f"Cannot compact {target.ref}: {quarantine_reason(request, insert_only=insert_only)}"
 
     async def lift_quarantine(
-        self, hold: CompactionHold, place: ListedPlace
-    ) -> tuple[str | None, Verification | None, float]:
-        """Return why the place may not be compacted, the comparison that was made to find out, and a share of buckets.
+        self, hold: CompactionHold, place: ListedPlace, request: CompactionRequest
+    ) -> tuple[Verification | None, float]:
+        """Return the comparison that lets a place be compacted that is quarantined for a request, and a share.
 
-        The share is that of the next result to compare. A result that a dead run left unverified is verified here: its
-        inputs are all still there. After a result that failed its verification all buckets are compared: another sample
-        may miss the fault.
+        The share is that of the buckets of the next result to compare. A result that a dead run left unverified is
+        verified here: its inputs are all still there. After a result that failed its verification all buckets are
+        compared: another sample may miss the fault.
         """
-        request = hold.quarantining_request(place.listing)
-        reason, share = self.refusal_reason(request, place.target), self._share or 1.0
-        if request is None or self._release_held or reason is not None:
-            return reason, None, share
+        if self._release_held:
+            return None, self.share
         if not shows_unverified(request):
-            return None, None, 1.0
+            return None, 1.0
         directories = request.facts.unverified or ()
         hold.will_verify(directories)
         result = await with_tails(
@@ -167,10 +159,10 @@ class Verifier:
             place.target.location,
             lambda tails: _unverified_result(self._services, place, directories, tails),
         )
-        verification = await self.compare(result, request.id, share)
+        verification = await self.compare(result, request.id, self.share)
         note = f"the result of request {request.id}, whose run had ended before that, is verified"
         self._services.progress.note(note, place=str(hold.target.ref))
-        return None, verification, share
+        return verification, self.share
 
     @contextmanager
     def around_publication(self, hold: CompactionHold, directories: tuple[str, ...]) -> Iterator[None]:
@@ -184,6 +176,15 @@ class Verifier:
                 there = list_location(self._services.fs(location), location, missing=ConflictError).top_directories()
                 if not any(name in there for name in directories):
                     hold.will_verify(())
+            raise
+
+    async def compare_staged(self, hold: CompactionHold, result: ResultToVerify, share: float) -> Verification:
+        """Compare as `compare` does, before readers see the result; ConflictError if the stage may have been taken."""
+        hold.will_verify(())
+        try:
+            return await self.compare(result, hold.request.id, share)
+        except UnverifiedError:
+            hold.assert_mine()
             raise
 
     async def compare(self, result: ResultToVerify, request_id: int | None, share: float) -> Verification:

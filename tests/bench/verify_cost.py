@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import click
-from compaction import MAJOR, prepared, to_its_end, units_of
+from compaction import MAJOR, plan_of, prepared, to_its_end
 
 from acidlib.config.settings import default_settings
 from acidlib.service.plan import collect_results
@@ -38,24 +38,24 @@ def timed(work: Callable[[], Any]) -> tuple[Any, float]:
 def once(place: Path) -> str:
     """Compacts a place, and verifies it."""
     stores = Stores()
-    plan = prepared(place, MAJOR, stores=stores)
-    location = plan.place.target.location
+    found = prepared(place, MAJOR, stores=stores)
+    location = found.place.target.location
     stage = stores.store(location).stage(location, unique="b", owner="b", now=time.time())
 
     def compact() -> Any:
-        units = units_of(plan, stores=stores)
-        made = [run_unit_task(unit, stage.path, stores, str(number)) for number, unit in enumerate(units)]
+        plan = plan_of(found, stores=stores)
+        made = [run_unit_task(unit, stage.path, stores, str(number)) for number, unit in enumerate(plan.files)]
         staged = collect_results(stage, plan.inputs, made)
-        done = result_to_verify(plan.place, plan.inputs, units, staged, stage)
+        done = result_to_verify(plan, staged, stage)
         stage.publish(staged, inputs=(), last_check=lambda: None)
         return done
 
     done, compacting = timed(compact)
     services: Any = _Services(stores)
     verifier = Verifier(services, release_held=False)
-    found, verifying = timed(lambda: to_its_end(verifier.compare(done, 1, 1.0)))
+    checked, verifying = timed(lambda: to_its_end(verifier.compare(done, 1, 1.0)))
     return (
-        f"compacting {compacting:.2f} s, verifying {verifying:.2f} s of CPU for {found.rows:,} rows: "
+        f"compacting {compacting:.2f} s, verifying {verifying:.2f} s of CPU for {checked.rows:,} rows: "
         f"{verifying / compacting:.1f} times"
     )
 

@@ -17,7 +17,7 @@ from servers.hdfs import Hdfs
 
 from acidlib.location import Location
 from acidlib.points import Point
-from acidlib.service import compact
+from acidlib.service import plan
 from acidlib.stores.renaming.store import RenameStage, RenameStore
 from integration.children import stopped_at
 from integration.harness import AROUND, Jobs, Ran, fixture
@@ -174,7 +174,7 @@ def test_a_cleaner_without_a_name_node_comes_again(whole: Hdfs, jobs: Jobs, tabl
 
 def once_before(patch: pytest.MonkeyPatch, step: str, action: Callable[[], object]) -> None:
     """Let something happen right before a step of the next run."""
-    module = {"file_task": compact, "stage": RenameStore}.get(step, RenameStage)
+    module = {"file_task": plan, "stage": RenameStore}.get(step, RenameStage)
     real, left = getattr(module, step), [action]
 
     def wrapped(*arguments: Any, **more: Any) -> Any:

@@ -14,7 +14,7 @@ import pytest
 from judges import merge
 from mounts import unmount
 
-from acidlib.service import compact
+from acidlib.service import plan
 from acidlib.stores.renaming.store import RenameStage, RenameStore
 from integration.children import without_rights
 from integration.harness import Jobs, added, at_time, fixture, names, tree, visible
@@ -110,7 +110,7 @@ def test_a_full_disk_keeps_the_cleaner_from_its_work_and_does_no_harm(jobs: Jobs
 
 def once_before(patch: pytest.MonkeyPatch, step: str, action: Callable[[], object]) -> None:
     """Let something happen right before a step of the next run."""
-    module = {"file_task": compact, "stage": RenameStore}.get(step, RenameStage)
+    module = {"file_task": plan, "stage": RenameStore}.get(step, RenameStage)
     real, left = getattr(module, step), [action]
 
     def wrapped(*arguments: Any, **more: Any) -> Any:
