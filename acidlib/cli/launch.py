@@ -19,7 +19,6 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass
-from itertools import pairwise
 from pathlib import Path
 from threading import Thread
 from types import FrameType
@@ -176,9 +175,21 @@ def queue_of_yarn(spark: SparkOptions, words: Sequence[str]) -> str:
 
 def assignments(words: Sequence[str]) -> list[str]:
     """Return the values of `--set` among the words of a job."""
-    behind = [following for word, following in pairwise([*words, ""]) if word == "--set"]
-    behind += [word.partition("=")[2] for word in words if word.startswith("--set=")]
-    return [text for text in behind if text]
+    return [text for text in _taken(words, "--set")[1] if text]
+
+
+def _taken(words: Sequence[str], option: str) -> tuple[list[str], list[str]]:
+    """Return the words without an option and its values, and these values; an empty one is missing at the end."""
+    rest: list[str] = []
+    values: list[str] = []
+    remaining = iter(words)
+    for word in remaining:
+        name, equals, text = word.partition("=")
+        if name == option:
+            values.append(text if equals else next(remaining, ""))
+        else:
+            rest.append(word)
+    return rest, values
 
 
 def without_queue_url(words: Sequence[str]) -> tuple[list[str], str | None]:
@@ -186,20 +197,9 @@ def without_queue_url(words: Sequence[str]) -> tuple[list[str], str | None]:
 
     `ps` shows the words of a process to all users, and its variables to none.
     """
-    rest: list[str] = []
-    url = None
-    remaining = iter(words)
-    for word in remaining:
-        name, equals, text = word.partition("=")
-        if name != _QUEUE_URL:
-            rest.append(word)
-            continue
-        value = text if equals else next(remaining, "")
-        if masked(value) == value:
-            rest += [word] if equals else [word, value]
-        else:
-            url = value
-    return rest, url
+    rest, urls = _taken(words, _QUEUE_URL)
+    has_password = any(masked(url) != url for url in urls)
+    return (rest, urls[-1]) if has_password else ([*words], None)
 
 
 def driver(
@@ -282,18 +282,10 @@ _END_SECONDS = 10.0
 
 def log_file(words: Sequence[str]) -> tuple[list[str], Path | None]:
     """Return the words without --log-file, and its file. Raises UsageError if the name of the file is missing."""
-    rest: list[str] = []
-    path = None
-    remaining = iter(words)
-    for word in remaining:
-        if word == _LOG_FILE or word.startswith(f"{_LOG_FILE}="):
-            name = word.partition("=")[2] or next(remaining, "")
-            if not name:
-                raise UsageError(f"{_LOG_FILE} needs the name of a file")
-            path = Path(name)
-        else:
-            rest.append(word)
-    return rest, path
+    rest, names = _taken(words, _LOG_FILE)
+    if not all(names):
+        raise UsageError(f"{_LOG_FILE} needs the name of a file")
+    return rest, Path(names[-1]) if names else None
 
 
 def run_logged(command: Sequence[str], path: Path) -> int:
