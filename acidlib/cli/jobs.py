@@ -9,7 +9,6 @@ from typing import Any
 
 import click
 
-from acidlib.api.arguments import Directories
 from acidlib.api.lake import FAIL_ON, ORDERS, STATES, Kind, Lake
 from acidlib.cli.command import CommandLine, JobCommand, Output, end_of_check, finish, tell
 from acidlib.cli.help import example
@@ -22,6 +21,7 @@ from acidlib.cli.options import (
     Duration,
     Size,
     common_options,
+    directories_of,
     filter_options,
     place_options,
     selection_options,
@@ -170,8 +170,6 @@ def cleaner(
     *,
     environment: Environment,
     output: Output,
-    location: str | None,
-    warehouse: str | None,
     retention: float | None,
     force: bool,
     orphans: bool,
@@ -184,8 +182,7 @@ def cleaner(
         raise click.UsageError("--orphans excludes --retention and --force: --older-than says how old an orphan is")
     if not orphans and (delete or older_than is not None):
         raise click.UsageError("--older-than and --delete go with --orphans")
-    directories = Directories(location=location, warehouse=warehouse)
-    lake = Lake(environment, directories=directories, caller=CommandLine())
+    lake = Lake(environment, directories=directories_of(options), caller=CommandLine())
     if orphans:
         result = lake.orphans(older_than=older_than, delete=delete, **options)
     else:
@@ -326,28 +323,10 @@ def doctor(*, environment: Environment, output: Output, locations: tuple[str, ..
 @click.option(
     "--metrics-file", metavar="FILE", help="Write metrics for node exporter to this file, whose name ends in .prom."
 )
-def status(
-    *,
-    environment: Environment,
-    output: Output,
-    location: str | None,
-    warehouse: str | None,
-    write_ids: str | None,
-    write_ids_file: Path | None,
-    all_committed: bool,
-    metrics_file: str | None,
-    **options: Any,
-) -> None:
+def status(*, environment: Environment, output: Output, **options: Any) -> None:
     """Show all tables once."""
-    directories = Directories(
-        location=location,
-        warehouse=warehouse,
-        write_ids=write_ids,
-        write_ids_file=write_ids_file,
-        all_committed=all_committed,
-    )
     caller = CommandLine()
-    result = Lake(environment, directories=directories, caller=caller).status(metrics_file=metrics_file, **options)
+    result = Lake(environment, directories=directories_of(options), caller=caller).status(**options)
     finish(output, result, result.notes, metrics=caller.write_metrics)
 
 

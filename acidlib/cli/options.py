@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -248,18 +249,15 @@ def selection_options(function: _Command) -> _Command:
         **options: Any,
     ) -> Any:
         options = place_of(place, options)
-        stated = {name: options.pop(name) for name in _STATED}
-        directories = Directories(
-            **stated, of_each=yes, hive_version=None if hive_version == "auto" else int(hive_version)
-        )
+        version = None if hive_version == "auto" else int(hive_version)
+        directories = directories_of(options, of_each=yes, hive_version=version)
         lake = Lake(environment, directories=directories, pool=pool, caller=CommandLine())
         return function(lake=lake, **options)
 
     return wrapped
 
 
-_STATED = (
-    *("location", "warehouse", "write_ids", "write_ids_file", "all_committed"),
-    *("table_kind", "columns", "visibility_txn"),
-)
-"""The options about directories whose names are those of `Directories`."""
+def directories_of(options: dict[str, Any], **more: Any) -> Directories:
+    """Take the options that have names of fields of `Directories` out of the others, and return what they state."""
+    stated = [item.name for item in fields(Directories) if item.name in options]
+    return Directories(**{name: options.pop(name) for name in stated}, **more)
