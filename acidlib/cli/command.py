@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -163,6 +164,18 @@ class JobCommand(HelpedCommand):
 
     def _head(self) -> Head:
         return Head(job=self.name or "", version=__version__)
+
+
+flag = partial(click.option, is_flag=True)
+"""An option without a value."""
+
+
+def job_command(name: str, *, help: str, example: str) -> Callable[[Callable[..., Any]], JobCommand]:
+    """Return a decorator that makes a function the command of a job.
+
+    example  the words of a line that is worth trying, for the end of the help
+    """
+    return click.command(name, cls=JobCommand, help=help, epilog=f"Example:\n  acidlib {example}")
 
 
 def print_traceback(error: Exception) -> None:

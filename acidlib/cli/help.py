@@ -45,11 +45,6 @@ _FEW = 4
 """A command with at most so many options shows them in one group."""
 
 
-def example(line: str) -> str:
-    """Return the last lines of a command's help: one line of a shell that is worth trying."""
-    return f"Example:\n  acidlib {line}"
-
-
 @contextmanager
 def shown_mistakes() -> Iterator[None]:
     """Have the message about a wrong command line on one line, with the secrets in it masked."""

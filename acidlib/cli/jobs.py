@@ -10,21 +10,20 @@ from typing import Any
 import click
 
 from acidlib.api.lake import FAIL_ON, ORDERS, STATES, Kind, Lake
-from acidlib.cli.command import CommandLine, JobCommand, Output, end_of_check, finish, tell
-from acidlib.cli.help import example
+from acidlib.cli.command import CommandLine, Output, end_of_check, finish, flag, job_command, tell
 from acidlib.cli.options import (
     PLACE,
     POOL,
     REPORT,
     TABLE,
     YES,
-    Duration,
-    Size,
     common_options,
     directories_of,
+    duration,
     filter_options,
     place_options,
     selection_options,
+    size,
 )
 from acidlib.errors import AcidError
 from acidlib.model.units import MAX_BUCKET
@@ -32,20 +31,19 @@ from acidlib.report.progress import WARNING
 from acidlib.service.environment import Environment
 
 _EXAMPLES = {
-    "major": example("major-compact --table sales.orders --partition 'ds=2026-*' --dry-run"),
-    "minor": example("minor-compact --time-budget 40m"),
+    "major": "major-compact --table sales.orders --partition 'ds=2026-*' --dry-run",
+    "minor": "minor-compact --time-budget 40m",
 }
 
 
 def _compaction(kind: Kind, job: str) -> click.Command:
     """Return the command of one kind of compaction; a rebalance is an option of the major."""
 
-    @click.command(
+    @job_command(
         job,
-        cls=JobCommand,
         help=f"Run {kind} compactions: of the tables and partitions that are named, else of the requests "
         "that wait in the queue.",
-        epilog=_EXAMPLES[kind],
+        example=_EXAMPLES[kind],
     )
     @common_options
     @REPORT
@@ -62,18 +60,18 @@ def _compaction(kind: Kind, job: str) -> click.Command:
     @click.option(
         "--max-partitions", metavar="N", type=click.IntRange(min=0), help="Start no more than N tables and partitions."
     )
-    @click.option("--max-bytes", type=Size(), help="Start no more than so many bytes of input, e.g. 100g.")
-    @click.option("--time-budget", type=Duration(), help="Start nothing after so long, e.g. 2h.")
+    @click.option("--max-bytes", type=size, help="Start no more than so many bytes of input, e.g. 100g.")
+    @click.option("--time-budget", type=duration, help="Start nothing after so long, e.g. 2h.")
     @click.option(
         "--lock-timeout",
-        type=Duration(),
+        type=duration,
         help="How long a publication by two renames waits for readers (Hive 3.1); default: 30s.",
     )
-    @click.option("--dry-run", is_flag=True, help="Show the plan and its reasons; change nothing.")
-    @click.option("--force", is_flag=True, help="No effect here: accepted because other jobs have it.")
+    @flag("--dry-run", help="Show the plan and its reasons; change nothing.")
+    @flag("--force", help="No effect here: accepted because other jobs have it.")
     @click.option(
         "--minor-as-major-bytes",
-        type=Size(),
+        type=size,
         help="Base size up to which a minor of deltas and deletes runs as a major; 0: never.",
     )
     @click.option(
@@ -85,9 +83,8 @@ def _compaction(kind: Kind, job: str) -> click.Command:
         "of them such as sample=0.1. On S3 without Hive 4's transactions: right after, before cleaning. Needs "
         "acidlib[verify].",
     )
-    @click.option(
+    @flag(
         "--release-held",
-        is_flag=True,
         help="Lift the quarantine of a named place whose verification failed: the operator has checked the result.",
     )
     def command(
@@ -119,53 +116,45 @@ major_compact = _compaction("major", "major_compact")
 minor_compact = _compaction("minor", "minor_compact")
 
 
-@click.command(
+@job_command(
     "initiator",
-    cls=JobCommand,
     help="Look at all tables and queue a compaction for each place over Hive's thresholds.",
-    epilog=example("initiator --table 'sales.*' --dry-run"),
+    example="initiator --table 'sales.*' --dry-run",
 )
 @common_options
 @REPORT
 @selection_options
 @YES
 @POOL
-@click.option("--dry-run", is_flag=True, help="Show the decisions and their reasons; queue nothing.")
-@click.option("--force", is_flag=True, help="Also queue places held back after failed attempts.")
+@flag("--dry-run", help="Show the decisions and their reasons; queue nothing.")
+@flag("--force", help="Also queue places held back after failed attempts.")
 def initiator(*, lake: Lake, output: Output, **options: Any) -> None:
     """Run the initiator once."""
     result = lake.initiate(**options)
     finish(output, result, result.notes)
 
 
-@click.command(
+@job_command(
     "cleaner",
-    cls=JobCommand,
     help="Remove the files that recorded compactions made obsolete, once no reader can need them.",
-    epilog=example("cleaner --dry-run"),
+    example="cleaner --dry-run",
 )
 @common_options
 @REPORT
 @click.option("--location", metavar="URI", help="Only requests of this table or partition.")
 @filter_options
-@click.option("--retention", type=Duration(), help="How long to keep obsolete files, e.g. 1d.")
-@click.option("--trash", is_flag=True, help="Move files to the trash (on HDFS the user's) instead of deleting them.")
-@click.option(
-    "--force", is_flag=True, help="Clean although Hive's own cleaner is on; every safety check still applies."
-)
-@click.option("--dry-run", is_flag=True, help="Show what would be removed; remove nothing.")
-@click.option(
-    "--orphans",
-    is_flag=True,
-    help="List orphans instead: files that no run and no table owns, such as staging of crashed runs.",
-)
+@click.option("--retention", type=duration, help="How long to keep obsolete files, e.g. 1d.")
+@flag("--trash", help="Move files to the trash (on HDFS the user's) instead of deleting them.")
+@flag("--force", help="Clean although Hive's own cleaner is on; every safety check still applies.")
+@flag("--dry-run", help="Show what would be removed; remove nothing.")
+@flag("--orphans", help="List orphans instead: files that no run and no table owns, such as staging of crashed runs.")
 @click.option(
     "--warehouse",
     metavar="URI",
     help="Only requests of tables below this directory; with --orphans: look at all of them.",
 )
-@click.option("--older-than", type=Duration(), help="With --orphans: unchanged for so long; default: 3d.")
-@click.option("--delete", is_flag=True, help="With --orphans: remove them.")
+@click.option("--older-than", type=duration, help="With --orphans: unchanged for so long; default: 3d.")
+@flag("--delete", help="With --orphans: remove them.")
 def cleaner(
     *,
     environment: Environment,
@@ -190,47 +179,40 @@ def cleaner(
     finish(output, result, result.notes)
 
 
-@click.command(
+@job_command(
     "undo",
-    cls=JobCommand,
     help="Take back the result of a compaction, as long as all its inputs still exist. The result is moved out of "
     "readers' sight, and they read the inputs again. REQUEST is the number of the compaction in the queue.",
-    epilog=example("undo 17 --dry-run"),
+    example="undo 17 --dry-run",
 )
 @common_options
 @click.argument("request", type=click.IntRange(min=1))
-@click.option(
-    "--nobody-reads", is_flag=True, help="State that no reader is at work there, which only the operator can know."
-)
-@click.option(
-    "--dry-run", is_flag=True, help="Show what would be moved, and what readers would read then; change nothing."
-)
+@flag("--nobody-reads", help="State that no reader is at work there, which only the operator can know.")
+@flag("--dry-run", help="Show what would be moved, and what readers would read then; change nothing.")
 def undo(*, environment: Environment, output: Output, request: int, **options: Any) -> None:
     """Undo one compaction."""
     finish(output, Lake(environment, caller=CommandLine()).undo(request, **options))
 
 
-@click.command(
+@job_command(
     "cancel",
-    cls=JobCommand,
     help="Withdraw requests that no worker has taken yet, as Hive's ABORT COMPACTIONS does. REQUEST is the number of a "
     "request in the queue.",
-    epilog=example("cancel 17 18"),
+    example="cancel 17 18",
 )
 @common_options
 @click.argument("requests", metavar="REQUEST...", type=click.IntRange(min=1), nargs=-1, required=True)
-@click.option("--dry-run", is_flag=True, help="Show what would be withdrawn; change nothing.")
+@flag("--dry-run", help="Show what would be withdrawn; change nothing.")
 def cancel(*, environment: Environment, output: Output, requests: tuple[int, ...], dry_run: bool) -> None:
     """Withdraw the requests."""
     finish(output, Lake(environment, caller=CommandLine()).cancel(*requests, dry_run=dry_run))
 
 
-@click.command(
+@job_command(
     "show_compactions",
-    cls=JobCommand,
     help="Show the compaction requests that wait, run or await cleaning, and the history. With PLACE, a table or a "
     "directory, show that place instead: see acidlib show-place --help.",
-    epilog=example("show --state failed --limit 20"),
+    example="show --state failed --limit 20",
 )
 @common_options
 @TABLE
@@ -243,12 +225,8 @@ def cancel(*, environment: Environment, output: Output, requests: tuple[int, ...
     help=f"Only requests in this state; repeatable: {', '.join(STATES)}.",
 )
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Only the newest N requests.")
-@click.option("--hive", is_flag=True, help="Print the columns of Hive's SHOW COMPACTIONS, separated by tabs.")
-@click.option(
-    "--blockers",
-    is_flag=True,
-    help="Show instead which transactions and locks keep requests from being cleaned.",
-)
+@flag("--hive", help="Print the columns of Hive's SHOW COMPACTIONS, separated by tabs.")
+@flag("--blockers", help="Show instead which transactions and locks keep requests from being cleaned.")
 def show_compactions(*, environment: Environment, output: Output, hive: bool, blockers: bool, **options: Any) -> None:
     """Show the queue once."""
     if hive and (blockers or output.json):
@@ -257,12 +235,11 @@ def show_compactions(*, environment: Environment, output: Output, hive: bool, bl
     finish(output, result, pieces=[result.hive_text()] if hive else None)
 
 
-@click.command(
+@job_command(
     "show_place",
-    cls=JobCommand,
     help="Show the directories of a place: those that readers read, those that are obsolete or ignored, and why. PLACE "
     "is a location, or DB.NAME or DB.NAME/K=V of a metastore.",
-    epilog=example("show-place sales.orders/ds=2026-01-31"),
+    example="show-place sales.orders/ds=2026-01-31",
 )
 @common_options
 @PLACE
@@ -272,12 +249,11 @@ def show_place(*, lake: Lake, output: Output, **options: Any) -> None:
     finish(output, lake.files(**options))
 
 
-@click.command(
+@job_command(
     "doctor",
-    cls=JobCommand,
     help="Check that jobs can work here: Java, Python, Spark, kernels, executors, the metastore, Hive's own compactor, "
     "clocks, rights, the promises of stores, and the queue. Each line is ok, or says what to do.",
-    epilog=example("doctor --metastore-uri thrift://host:9083"),
+    example="doctor --metastore-uri thrift://host:9083",
 )
 @common_options
 @click.option(
@@ -296,11 +272,10 @@ def doctor(*, environment: Environment, output: Output, locations: tuple[str, ..
     finish(output, result)
 
 
-@click.command(
+@job_command(
     "status",
-    cls=JobCommand,
     help="Show the state of all tables, and each problem. Changes nothing.",
-    epilog=example("status --fail-on error --report status.html"),
+    example="status --fail-on error --report status.html",
 )
 @common_options
 @REPORT
@@ -330,13 +305,12 @@ def status(*, environment: Environment, output: Output, **options: Any) -> None:
     finish(output, result, result.notes, metrics=caller.write_metrics)
 
 
-@click.command(
+@job_command(
     "quickstart",
-    cls=JobCommand,
     help="Compact a copy of two tables that real Hive wrote, and show each step.",
-    epilog=example("quickstart --keep"),
+    example="quickstart --keep",
 )
-@click.option("--keep", is_flag=True, help="Keep the directory of the copy and its queue, and print where it is.")
+@flag("--keep", help="Keep the directory of the copy and its queue, and print where it is.")
 def quickstart(*, keep: bool) -> None:
     """Run all steps; exit status 1 if a result is not the expected one."""
     end_of_check()

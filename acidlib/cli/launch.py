@@ -52,22 +52,28 @@ class Job:
 
     group    of commands, under which `acidlib --help` lists it
     name     of the command, as in `acidlib NAME`
-    module   name of its file in jobs/, and of its command in the module `code`
     summary  one line of help
+    called   its name in results, and in Python; empty where that is the same, with underscores
     spark    whether options of spark-submit have an effect on it
     stays    whether its driver is on this machine, whatever --deploy-mode says
     file     whether a file in jobs/ of a checkout runs it, too
+    code     the module with its command
     """
 
     group: str
     name: str
-    module: str
     summary: str
     _: KW_ONLY
+    called: str = ""
     spark: bool = True
     stays: bool = False
     file: bool = True
     code: str = "acidlib.cli.jobs"
+
+    @property
+    def module(self) -> str:
+        """The name of its file in jobs/, and of its command in `code`."""
+        return self.called or self.name.replace("-", "_")
 
     def load(self) -> click.Command:
         """Import the job, and return its command."""
@@ -76,42 +82,23 @@ class Job:
 
 
 _EVERYDAY, _OPERATION, _SET_UP = "Everyday", "Operation", "Set-up"
+_PACKING = "acidlib.cli.pack"
 
 JOBS: Sequence[Job] = (
-    Job(_EVERYDAY, "major-compact", "major_compact", "Merge the base and deltas of tables into a new base."),
-    Job(_EVERYDAY, "minor-compact", "minor_compact", "Merge the deltas of tables into one."),
-    Job(_EVERYDAY, "initiator", "initiator", "Queue the tables and partitions over Hive's thresholds."),
-    Job(_EVERYDAY, "cleaner", "cleaner", "Remove the files that compactions made obsolete."),
-    Job(_OPERATION, "status", "status", "Show the state of all tables, and each problem.", stays=True),
-    Job(_OPERATION, "show", "show_compactions", "Show the queue and its history.", spark=False),
+    Job(_EVERYDAY, "major-compact", "Merge the base and deltas of tables into a new base."),
+    Job(_EVERYDAY, "minor-compact", "Merge the deltas of tables into one."),
+    Job(_EVERYDAY, "initiator", "Queue the tables and partitions over Hive's thresholds."),
+    Job(_EVERYDAY, "cleaner", "Remove the files that compactions made obsolete."),
+    Job(_OPERATION, "status", "Show the state of all tables, and each problem.", stays=True),
+    Job(_OPERATION, "show", "Show the queue and its history.", called="show_compactions", spark=False),
+    Job(_OPERATION, "show-place", "Show the directories of a table, and which of them readers read.", stays=True),
+    Job(_OPERATION, "cancel", "Withdraw requests that wait in the queue.", spark=False),
+    Job(_OPERATION, "undo", "Take the result of a compaction back.", stays=True),
+    Job(_SET_UP, "quickstart", "Show each step on a copy of two tables that Hive wrote."),
+    Job(_SET_UP, "doctor", "Check that jobs can work here.", stays=True, file=False),
+    Job(_SET_UP, "warm", "Compile the kernels, once for an installation.", spark=False, file=False, code=_PACKING),
     Job(
-        _OPERATION,
-        "show-place",
-        "show_place",
-        "Show the directories of a table, and which of them readers read.",
-        stays=True,
-    ),
-    Job(_OPERATION, "cancel", "cancel", "Withdraw requests that wait in the queue.", spark=False),
-    Job(_OPERATION, "undo", "undo", "Take the result of a compaction back.", stays=True),
-    Job(_SET_UP, "quickstart", "quickstart", "Show each step on a copy of two tables that Hive wrote."),
-    Job(_SET_UP, "doctor", "doctor", "Check that jobs can work here.", stays=True, file=False),
-    Job(
-        _SET_UP,
-        "warm",
-        "warm",
-        "Compile the kernels, once for an installation.",
-        spark=False,
-        file=False,
-        code="acidlib.cli.pack",
-    ),
-    Job(
-        _SET_UP,
-        "pack",
-        "pack",
-        "Make one archive of the installation for --archives.",
-        spark=False,
-        file=False,
-        code="acidlib.cli.pack",
+        _SET_UP, "pack", "Make one archive of the installation for --archives.", spark=False, file=False, code=_PACKING
     ),
 )
 """All jobs, in the order of use."""

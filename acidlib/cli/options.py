@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from dataclasses import fields
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import click
 from acidlib.api.arguments import Directories
 from acidlib.api.connect import QUEUE_VARIABLE, environment_of
 from acidlib.api.lake import Lake
-from acidlib.cli.command import CommandLine, Output, current_machine
+from acidlib.cli.command import CommandLine, Output, current_machine, flag
 from acidlib.report.html import require_libraries, require_writable
 from acidlib.report.progress import LogFormat
 from acidlib.service.environment import Environment
@@ -22,33 +22,23 @@ from acidlib.wording import parse_duration, parse_size
 _Command = Callable[..., Any]
 
 
-class Duration(click.ParamType[float]):
-    """1d, 12h, 30s: seconds as a float."""
-
-    name = "duration"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Return seconds."""
-        try:
-            seconds = parse_duration(str(value)) / 1000
-        except ValueError:
-            seconds = -1.0
-        if seconds < 0:
-            self.fail(f"{value!r} is not a duration such as 30s, 12h or 1d", param, ctx)
-        return seconds
+def duration(text: str) -> float:
+    """Return the seconds of 1d, 12h, 30s: a type of options."""
+    try:
+        seconds = parse_duration(text) / 1000
+    except ValueError:
+        seconds = -1.0
+    if seconds < 0:
+        raise click.BadParameter(f"{text!r} is not a duration such as 30s, 12h or 1d")
+    return seconds
 
 
-class Size(click.ParamType[int]):
-    """256m, 1g: bytes as an int."""
-
-    name = "size"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Return bytes."""
-        try:
-            return parse_size(str(value))
-        except ValueError:
-            self.fail(f"{value!r} is not a size such as 1024, 256m or 1g", param, ctx)
+def size(text: str) -> int:
+    """Return the bytes of 256m, 1g: a type of options."""
+    try:
+        return parse_size(text)
+    except ValueError:
+        raise click.BadParameter(f"{text!r} is not a size such as 1024, 256m or 1g") from None
 
 
 def _refuse_log_file(context: click.Context, option: click.Parameter, value: str | None) -> None:
@@ -120,8 +110,8 @@ def common_options(function: _Command) -> _Command:
         callback=_refuse_log_file,
         help="Append all output to this file, and leave only problems on standard error, a line for each.",
     )
-    @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
-    @functools.wraps(function)
+    @flag("--debug", help="Show the traceback of an error.")
+    @wraps(function)
     def wrapped(
         *,
         metastore_uri: str | None,
@@ -150,9 +140,7 @@ TABLE = click.option(
 )
 """The option of all jobs that look at several tables."""
 _FILTERS = (
-    click.option(
-        "--if-exists", is_flag=True, help="Succeed without work if a named table, location or partition does not exist."
-    ),
+    flag("--if-exists", help="Succeed without work if a named table, location or partition does not exist."),
     click.option(
         "--partition", "partitions", multiple=True, metavar="K=GLOB", help="Only these partitions; globs; repeatable."
     ),
@@ -160,11 +148,7 @@ _FILTERS = (
     TABLE,
 )
 _DIRECTORIES = (
-    click.option(
-        "--all-committed",
-        is_flag=True,
-        help="State that no writer is at work, no transaction is open and none was rolled back.",
-    ),
+    flag("--all-committed", help="State that no writer is at work, no transaction is open and none was rolled back."),
     click.option(
         "--write-ids-file",
         metavar="FILE",
@@ -194,7 +178,7 @@ def place_options(function: _Command) -> _Command:
 
 
 PLACE = click.argument("place", required=False)
-YES = click.option("--yes", is_flag=True, help="Confirm that --all-committed holds for each of several tables.")
+YES = flag("--yes", help="Confirm that --all-committed holds for each of several tables.")
 POOL = click.option(
     "--pool", metavar="NAME", help="Take requests of this pool (Hive 4); default: hive.compactor.worker.pool."
 )
@@ -218,7 +202,7 @@ def selection_options(function: _Command) -> _Command:
     """Add the options that select tables and say how to read them, and pass `lake` in place of those about reading."""
 
     @place_options
-    @click.option("--idle", type=Duration(), help="Only partitions unchanged for so long, e.g. 1d.")
+    @click.option("--idle", type=duration, help="Only partitions unchanged for so long, e.g. 1d.")
     @click.option(
         "--hive-version",
         type=click.Choice(["auto", "3", "4"]),
@@ -238,7 +222,7 @@ def selection_options(function: _Command) -> _Command:
         type=click.IntRange(min=1),
         help="Committed transaction id used in result names (Hive 4).",
     )
-    @functools.wraps(function)
+    @wraps(function)
     def wrapped(
         *,
         environment: Environment,

@@ -9,18 +9,12 @@ from pathlib import Path
 
 import click
 
-from acidlib.cli.command import JobCommand
-from acidlib.cli.help import example
+from acidlib.cli.command import flag, job_command
 from acidlib.errors import RefusedError, RetryError
 from acidlib.wording import human_bytes
 
 
-@click.command(
-    "warm",
-    cls=JobCommand,
-    help="Compile the kernels, once for an installation and a kind of processor.",
-    epilog=example("warm"),
-)
+@job_command("warm", help="Compile the kernels, once for an installation and a kind of processor.", example="warm")
 def warm() -> None:
     """Compile the kernels that are not compiled yet; a line on standard error names the directory that keeps them."""
     from acidlib.rewrite.warm import main as compile_all
@@ -34,11 +28,10 @@ _NOT_PACKED = ("*/site-packages/pyspark/jars/*", "*/site-packages/pyspark/exampl
 _ENDING = ".tar.gz"
 
 
-@click.command(
+@job_command(
     "pack",
-    cls=JobCommand,
     help="Make one archive of this Python environment, with compiled kernels, for spark-submit's --archives.",
-    epilog=example("pack acidlib.tar.gz"),
+    example="pack acidlib.tar.gz",
 )
 @click.argument("output", type=click.Path(path_type=Path), default=f"acidlib{_ENDING}")
 @click.option(
@@ -46,7 +39,7 @@ _ENDING = ".tar.gz"
     metavar="DIR",
     help="Folder of Python itself on the machines of the cluster, e.g. /usr; default: that of this machine.",
 )
-@click.option("--force", is_flag=True, help="Replace an archive that exists.")
+@flag("--force", help="Replace an archive that exists.")
 def pack(*, output: Path, python_prefix: str | None, force: bool) -> None:
     """Make the archive, and print a command line that uses it."""
     if not output.name.endswith(_ENDING):

@@ -30,7 +30,7 @@ from integration.harness import AROUND, Jobs, spark_context
 from servers.java import SMALL
 from servers.spark import SparkCluster
 
-from acidlib.cli.options import Size
+from acidlib.cli.options import size
 from acidlib.model.units import MEBIBYTE
 from bench.make_table import make
 from bench.many_places import copy_by_links
@@ -130,7 +130,7 @@ def _renamed(place: Path, source: Path) -> float:
 @click.option("--small", default=31, show_default=True, help="Small places.")
 @click.option("--cores", default=2, show_default=True)
 @click.option("--order", default="deltas", show_default=True, help="As that of the job.")
-@click.option("--part-bytes", type=Size(), default="64m", show_default=True)
+@click.option("--part-bytes", type=size, default="64m", show_default=True)
 @click.option("--rounds", default=3, show_default=True)
 def main(directory: Path, rows: int, small: int, cores: int, order: str, part_bytes: int, rounds: int) -> None:
     """Measure in DIRECTORY."""

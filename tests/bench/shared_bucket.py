@@ -21,7 +21,7 @@ from typing import Any
 import click
 from located import at
 
-from acidlib.cli.options import Size
+from acidlib.cli.options import size
 from acidlib.model.units import Unit
 from acidlib.service.plan import file_task
 from acidlib.service.schedule import Scheduler, Subtask, run_tasks
@@ -72,7 +72,7 @@ class _Bucket:
 @click.command()
 @click.argument("directory", type=click.Path(path_type=Path))
 @click.option("--processes", default=2, show_default=True)
-@click.option("--part-bytes", type=Size(), default="64m", show_default=True)
+@click.option("--part-bytes", type=size, default="64m", show_default=True)
 @click.option("--rounds", default=5, show_default=True)
 @click.option("--small", type=click.Path(path_type=Path))
 @click.option("--count", default=63, show_default=True)

@@ -14,7 +14,7 @@ import time
 import click
 from simulated_cluster import Costs, heavy_tailed, simulate
 
-from acidlib.cli.options import Size
+from acidlib.cli.options import size
 from acidlib.model.units import MEBIBYTE
 
 LARGEST = 200 * 1024 * MEBIBYTE
@@ -23,7 +23,7 @@ LARGEST = 200 * 1024 * MEBIBYTE
 @click.command()
 @click.option("--places", default=100_000, show_default=True)
 @click.option("--cores", "all_cores", default=[4000], show_default=True, multiple=True)
-@click.option("--mean", "means", type=Size(), default=["3g"], show_default=True, multiple=True)
+@click.option("--mean", "means", type=size, default=["3g"], show_default=True, multiple=True)
 @click.option("--order", type=click.Choice(["as-is", "largest-first", "smallest-first"]), default="as-is")
 @click.option(
     "--calls", default=Costs().calls, show_default=True, help="Seconds that each of two steps of a place waits."
