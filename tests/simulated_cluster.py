@@ -21,7 +21,7 @@ from acidlib.planning.units import MAX_PARTS, part_bytes_on
 from acidlib.service.plan import JOINING, PLANNING
 from acidlib.service.run import places_in_flight
 from acidlib.service.schedule import MAX_JOBS, THREADS, DriverThreads, Scheduler, run_tasks
-from acidlib.service.services import Task
+from acidlib.service.services import Task, returned_by
 from acidlib.waiting import Piece
 
 
@@ -297,11 +297,17 @@ def simulate(sizes: Sequence[int], *, cores: int, costs: Costs | None = None, se
             most = max(most, under_way)
             yield _Place(number, length, threads, costs, cores)
 
-    scheduler: Scheduler[int] = Scheduler(machine, limit=places_in_flight, name=str, threads=lambda _: threads)
     done = set()
-    for number in scheduler.run(workflows()):
+
+    def ended(number: int) -> None:
+        nonlocal under_way
         under_way -= 1
         done.add(number)
+
+    scheduler: Scheduler[int] = Scheduler(
+        machine, limit=places_in_flight, name=str, threads=lambda _: threads, on_result=ended
+    )
+    returned_by(scheduler.run(workflows()))
     assert len(done) == len(sizes)
     return Outcome(
         places=len(sizes),

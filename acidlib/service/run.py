@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Sequence
-from contextlib import closing, suppress
 from sys import maxsize
 from typing import Any
 
@@ -48,26 +47,15 @@ def compactions(
     """
     notes = [] if run.dry_run else backend.recover()
     progress = _RunProgress(services, run, on_result, hands_out=hands_out)
+    scheduler = progress.scheduler
     queue = RunQueue(services, backend, run, on_result=progress.report, on_listed=progress.begin)
     verifier = Verifier(services, release_held=run.release_held)
-    scheduler = progress.scheduler
     places = (
         PlaceCompaction(job, run, services, backend, verifier, ready=lambda: progress.ready) for job in queue.jobs()
     )
     try:
-        with closing(scheduler.run(places, while_waiting=progress.show)) as results:
-            answers = None
-            with suppress(StopIteration):
-                while True:
-                    result = results.send(answers)
-                    answers = None
-                    if isinstance(result, HandedOut):
-                        answers = yield result
-                    else:
-                        progress.compaction_ended(result)
+        yield from scheduler.run(places)
     except (AcidError, KeyboardInterrupt) as stop:
-        for result in scheduler.late_results():
-            progress.compaction_ended(result)
         summary = progress.summary()
         if isinstance(stop, KeyboardInterrupt):
             raise KeyboardInterrupt(summary) from None
@@ -139,6 +127,8 @@ class _RunProgress:
             limit=lambda slots: stated or places_in_flight(slots, ended_lately=self._ended_lately()),
             name=lambda places: f"{services.host}-compactor-{places}",
             on_start=self._tasks_can_run,
+            on_result=self._compaction_ended,
+            while_waiting=self.show,
             seconds=step_seconds(services.settings),
             hands_out=lambda task: hands_out and task.step == REWRITE,
         )
@@ -164,8 +154,7 @@ class _RunProgress:
             verb = "planning" if self._run.dry_run else "compacting"
             self._services.progress.start(f"{verb} {plural(self._places, 'place')}", self._places)
 
-    def compaction_ended(self, result: CompactionResult) -> None:
-        """Report the result of a compaction that was under way."""
+    def _compaction_ended(self, result: CompactionResult) -> None:
         self.compactions += 1
         self._ends.append(self._services.clock())
         self.report(result)

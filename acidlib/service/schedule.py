@@ -93,13 +93,15 @@ _JOB_SECONDS = 60.0
 class Scheduler(Generic[Result]):
     """Runs workflows on a runner.
 
-    limit      how many are under way at a time, by the number of slots that the runner has then
-    name       the name of a job, by its first workflow and its steps
-    threads    the driver's threads, by the number of slots
-    on_start   is called once tasks can be run, before the first of them is
-    seconds    `step_seconds`: a workflow with a step that waits for an answer so long is left, and such a task has a
-               HangingError
-    hands_out  tells the tasks that `run` yields, once
+    limit          how many are under way at a time, by the number of slots that the runner has then
+    name           the name of a job, by its first workflow and its steps
+    threads        the driver's threads, by the number of slots
+    on_start       is called once tasks can be run, before the first of them is
+    on_result      gets each result, as it comes
+    while_waiting  is called each second in which nothing happens
+    seconds        `step_seconds`: a workflow with a step that waits for an answer so long is left, and such a task has
+                   a HangingError
+    hands_out      tells the tasks that `run` yields, once
     """
 
     def __init__(
@@ -110,6 +112,8 @@ class Scheduler(Generic[Result]):
         name: Callable[[str], str],
         threads: Callable[[int], DriverThreads] | None = None,
         on_start: Callable[[], None] = lambda: None,
+        on_result: Callable[[Result], None],
+        while_waiting: Callable[[], None] = lambda: None,
         seconds: float = inf,
         hands_out: Callable[[Task], bool] = lambda _: False,
     ) -> None:
@@ -118,6 +122,8 @@ class Scheduler(Generic[Result]):
         self._name = name
         self._threads_for = threads or partial(_driver_threads, seconds=seconds)
         self._on_start = on_start
+        self._on_result = on_result
+        self._while_waiting = while_waiting
         self._seconds = seconds
         self._hands_out = hands_out
         self._under_way: set[_Execution] = set()
@@ -135,16 +141,14 @@ class Scheduler(Generic[Result]):
         """How many workflows are under way."""
         return len(self._under_way)
 
-    def run(
-        self, workflows: Iterator[Workflow[Result]], *, while_waiting: Callable[[], None] = lambda: None
-    ) -> Generator[Result | HandedOut, Sequence[Any] | None, None]:
-        """Yield the results, as they come. The next workflow is drawn when there is room: a budget can end them.
+    def run(self, workflows: Iterator[Workflow[Result]]) -> Generator[HandedOut, Sequence[Any], None]:
+        """Carry workflows out. The next one is drawn when there is room: a budget can end them.
 
         Where only tasks to hand out are left to do, it yields these once, and goes on with what it is sent.
 
         An AcidError of `workflows` is raised after those before it have ended. An interrupt, and any other error that
-        is no result, gives back all that is under way, once steps that were begun have ended: see `late_results` and
-        `given_back`. `while_waiting` is called each second in which nothing happens.
+        is no result, gives back all that is under way, once steps that were begun have ended; see `given_back`. What
+        has ended meanwhile has its result.
         """
         error, more = None, True
         with closing(self._threads_for(self._runner.slots)) as self._threads:
@@ -156,22 +160,22 @@ class Scheduler(Generic[Result]):
                     except AcidError as raised:
                         error, more = raised, False
                     self._start_tasks()
-                    yield from self.late_results()
+                    self._report()
                     if self._to_hand_out and not (more or self._steps_waiting or self._batches_running or self._queue):
                         yield from self._hand_out()
                     elif self._under_way:
-                        self._threads.next_ended(while_waiting)
+                        self._threads.next_ended(self._while_waiting)
             except BaseException:
                 self._threads.give_up(self._runner.cancel)
                 self._give_back_all()
+                self._report()
                 raise
         if error is not None:
             raise error
 
-    def late_results(self) -> Iterator[Result]:
-        """Yield the results that were not yielded yet, also when the run was given up meanwhile."""
+    def _report(self) -> None:
         while self._results:
-            yield self._results.popleft()
+            self._on_result(self._results.popleft())
 
     # --- workflows ----------------------------------------------------------------------------------------------------
 
@@ -259,12 +263,12 @@ class Scheduler(Generic[Result]):
             go_on = partial(self._go_on_with_subtask, subtask, execution, then)
             self._await_all(work, execution, go_on, later=answers is not None)
 
-    def _hand_out(self) -> Generator[HandedOut, Sequence[Any] | None, None]:
+    def _hand_out(self) -> Generator[HandedOut, Sequence[Any], None]:
         """Yield the tasks to hand out, and take their values or errors; all further ones run here."""
         handed, self._to_hand_out = self._to_hand_out, []
         self._hands_out = lambda _: False
         answers = yield HandedOut(tuple(queued.task for queued in handed))
-        for queued, answer in zip(handed, answers or (), strict=True):
+        for queued, answer in zip(handed, answers, strict=True):
             queued.then(answer)
 
     def _start_tasks(self) -> None:

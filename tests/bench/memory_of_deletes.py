@@ -44,7 +44,7 @@ from acidlib.scan.read import read_splits
 from acidlib.scan.splits import Scan, packed
 from acidlib.service.plan import file_task
 from acidlib.service.schedule import Scheduler, Subtask, run_tasks
-from acidlib.service.services import Task
+from acidlib.service.services import Task, returned_by
 from acidlib.service.spark_frame import task_bytes
 from acidlib.stores.renaming.local import LocalFileSystem
 from acidlib.stores.renaming.store import RenameStore, try_to_remove_staging
@@ -150,10 +150,10 @@ def compact(directory: Path) -> int:
     stage = RenameStore(LocalFileSystem()).stage(at(directory), unique=uuid.uuid4().hex, owner="bench", now=time.time())
     rows: list[int] = []
     try:
-        scheduler: Scheduler[None] = Scheduler(LocalRunner(lambda: uuid.uuid4().hex), limit=lambda _: 1, name=str)
-        work = (_Bucket(file_task(unit, stage.path, Stores()), rows) for unit in units(directory))
-        for _ in scheduler.run(work):
-            pass
+        scheduler: Scheduler[int] = Scheduler(
+            LocalRunner(lambda: uuid.uuid4().hex), limit=lambda _: 1, name=str, on_result=rows.append
+        )
+        returned_by(scheduler.run(_Bucket(file_task(unit, stage.path, Stores())) for unit in units(directory)))
     finally:
         try_to_remove_staging(LocalFileSystem(), at(directory), stage.path)
     return sum(rows)
@@ -164,12 +164,11 @@ class _Bucket:
     """A bucket as a workflow."""
 
     made: Task | Subtask
-    rows: list[int]
     name: str = "bucket"
 
-    async def run(self) -> None:
+    async def run(self) -> int:
         (result,) = await run_tasks(self.made)
-        self.rows.append(result.rows_out)
+        return result.rows_out
 
     def give_back(self) -> None:
         """Nothing is given up here."""

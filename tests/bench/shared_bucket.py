@@ -25,7 +25,7 @@ from acidlib.cli.options import size
 from acidlib.model.units import Unit
 from acidlib.service.plan import file_task
 from acidlib.service.schedule import Scheduler, Subtask, run_tasks
-from acidlib.service.services import Application, Task, attempt
+from acidlib.service.services import Application, Task, attempt, returned_by
 from acidlib.stores.renaming.local import LocalFileSystem
 from acidlib.stores.renaming.store import RenameStore, try_to_remove_staging
 from acidlib.stores.stores import Stores
@@ -105,9 +105,10 @@ def _timed(pool: ProcessPoolExecutor, processes: int, place: Path, units: Sequen
         staging = RenameStore(fs).stage(at(place), unique=uuid.uuid4().hex, owner="bench", now=time.time()).path
         staged.append((sized, staging))
     start = time.perf_counter()
-    scheduler: Scheduler[None] = Scheduler(_Processes(pool, processes), limit=lambda _: len(staged), name=str)
-    for _ in scheduler.run(_Bucket(file_task(sized, staging, Stores())) for sized, staging in staged):
-        pass
+    scheduler: Scheduler[None] = Scheduler(
+        _Processes(pool, processes), limit=lambda _: len(staged), name=str, on_result=lambda _: None
+    )
+    returned_by(scheduler.run(_Bucket(file_task(sized, staging, Stores())) for sized, staging in staged))
     seconds = time.perf_counter() - start
     for _, staging in staged:
         try_to_remove_staging(fs, at(place), staging)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -16,7 +17,7 @@ from runners import LocalRunner, ThreadRunner
 from acidlib.errors import ConflictError, HangingError, RetryError
 from acidlib.planning.units import SMALL_BYTES
 from acidlib.service.schedule import Scheduler, Workflow, run_tasks
-from acidlib.service.services import Task
+from acidlib.service.services import Task, returned_by
 from acidlib.service.stopping import STOPPING
 from acidlib.waiting import asking
 
@@ -56,16 +57,31 @@ class Doubled:
         return -1
 
 
-def scheduler(runner: Any, limit: int = 4, **more: Any) -> Scheduler[int]:
-    return Scheduler(
-        runner, limit=lambda slots: limit if slots else 1, name=lambda workflows: f"doubling {workflows}", **more
-    )
+class Run(Scheduler[Any]):
+    """A run whose results are kept in the order in which they come; `then` is called once there are so many."""
+
+    def __init__(
+        self, runner: Any, limit: int = 4, number: int = 0, then: Callable[[], object] = lambda: None, **more: Any
+    ) -> None:
+        self.results: list[Any] = []
+        self._number, self._then = number, then
+        super().__init__(
+            runner, limit=lambda slots: limit if slots else 1, name="doubling {}".format, on_result=self._add, **more
+        )
+
+    def _add(self, result: Any) -> None:
+        self.results.append(result)
+        if len(self.results) == self._number:
+            self._then()
+
+    def of(self, workflows: Iterable[Workflow[Any]]) -> list[Any]:
+        returned_by(self.run(iter(workflows)))
+        return self.results
 
 
 def test_without_slots_one_is_done_after_the_other() -> None:
     log: list[str] = []
-    found = list(scheduler(LocalRunner(str)).run(Doubled(number, log=log) for number in range(3)))
-    assert found == [0, 2, 4]
+    assert Run(LocalRunner(str)).of(Doubled(number, log=log) for number in range(3)) == [0, 2, 4]
     assert log == [f"p{number} {what}" for number in range(3) for what in ("begun", "ended")]
 
 
@@ -78,10 +94,9 @@ def test_what_takes_long_delays_itself_alone(in_the_driver: bool) -> None:
         return -1
 
     late = Doubled(0, before=lambda: go.wait(SECONDS)) if in_the_driver else Doubled(0, work=slow, length=SMALL_BYTES)
-    results = scheduler(ThreadRunner()).run(iter([late, *(Doubled(number) for number in range(1, 40))]))
-    assert sorted(next(results) for _ in range(39)) == [2 * number for number in range(1, 40)]
-    go.set()
-    assert len(list(results)) == 1
+    results = Run(ThreadRunner(), number=39, then=go.set).of([late, *(Doubled(number) for number in range(1, 40))])
+    assert sorted(results[:39]) == [2 * number for number in range(1, 40)]
+    assert len(results) == 40
 
 
 @pytest.mark.parametrize("is_stopped", [False, True])
@@ -98,16 +113,16 @@ def test_a_step_that_hangs_is_left(is_stopped: bool) -> None:
             with asking("list", "/t"):
                 answer.wait(SECONDS)
 
-    runner = scheduler(ThreadRunner(), seconds=0.5)
-    results = runner.run(iter([Doubled(0, before=hang, log=log), *(Doubled(number) for number in range(1, 20))]))
-    found = [next(results) for _ in range(19)]
-    assert begun.wait(SECONDS)
-    if is_stopped:
-        results.close()
-        found += runner.late_results()
-    else:
-        found += results
-    assert sorted(found) == [-1, *(2 * number for number in range(1, 20))]
+    def others_have_ended() -> None:
+        assert begun.wait(SECONDS)
+        if is_stopped:
+            interrupted()
+
+    workflows = [Doubled(0, before=hang, log=log), *(Doubled(number) for number in range(1, 20))]
+    run = Run(ThreadRunner(), number=19, then=others_have_ended, seconds=0.5)
+    with pytest.raises(KeyboardInterrupt) if is_stopped else nullcontext():
+        run.of(workflows)
+    assert sorted(run.results) == [-1, *(2 * number for number in range(1, 20))]
     doing = "go on" if is_stopped else "list /t"
     assert log[1].startswith(f"Cannot {doing}: there has been no answer for")
     assert log[1:] == log[1:2]
@@ -126,7 +141,7 @@ def test_no_more_are_begun_than_may_be_under_way() -> None:
 
     most: list[int] = []
     workflows = (Doubled(number, log=log, before=lambda: most.append(under_way())) for number in range(40))
-    assert len(list(scheduler(ThreadRunner(), limit=3).run(workflows))) == 40
+    assert len(Run(ThreadRunner(), limit=3).of(workflows)) == 40
     assert 2 <= max(most) <= 3
 
 
@@ -141,9 +156,8 @@ def test_what_waits_together_runs_together() -> None:
     runner = ThreadRunner(slots=1)
     first = [Doubled(number, work=held) for number in range(2)]
     rest = [Doubled(number) for number in range(2, 32)]
-    results = scheduler(runner, limit=32).run(iter([*first, *rest]))
     threading.Timer(0.5, go.set).start()
-    assert len(list(results)) == 32
+    assert len(Run(runner, limit=32).of([*first, *rest])) == 32
     assert max(len(batch) for _, batches in runner.jobs for batch in batches) >= 10
     assert len(runner.jobs) < 16
     assert any(group.startswith("doubling p") and " and " in group for group, _ in runner.jobs)
@@ -169,9 +183,9 @@ def test_of_large_tasks_those_that_end_a_subtask_go_first_and_then_the_longest()
 
     runner = ThreadRunner(slots=1)
     waiting = [Doubled(number, length=number * SMALL_BYTES, before=lambda: both_run.wait(SECONDS)) for number in (3, 9)]
-    results = scheduler(runner, limit=32).run(iter([Twice(1), Doubled(2, work=held, length=SMALL_BYTES), *waiting]))
     threading.Timer(0.5, go.set).start()
-    assert len(list(results)) == 4
+    workflows = [Twice(1), Doubled(2, work=held, length=SMALL_BYTES), *waiting]
+    assert len(Run(runner, limit=32).of(workflows)) == 4
     order = [work.args[0] for _, batches in runner.jobs for batch in batches for work in batch]
     assert order[2:] in ([1, 9, 3], [9, 1, 3]), "two are started at a time, in one job or in two"
 
@@ -188,7 +202,7 @@ def test_a_subtask_may_ask_again_and_a_workflow_may_ask_for_nothing() -> None:
             return await run_tasks(twice(1), twice(5))
 
     for runner in (ThreadRunner(), LocalRunner(str)):
-        assert list(scheduler(runner).run(iter([Asking(0)]))) == [[(2, -2), (6, -6)]]
+        assert Run(runner).of([Asking(0)]) == [[(2, -2), (6, -6)]]
 
 
 @pytest.mark.parametrize("by_subtask", [False, True])
@@ -215,7 +229,7 @@ def test_an_error_of_a_task_is_raised_where_its_value_is_awaited(by_subtask: boo
             except ConflictError as error:
                 return str(error)
 
-    assert list(scheduler(ThreadRunner()).run(iter([Told(1)]))) == ["Cannot double: the test says so"]
+    assert Run(ThreadRunner()).of([Told(1)]) == ["Cannot double: the test says so"]
     assert sorted(done) == [1, 2]
 
 
@@ -226,10 +240,10 @@ def test_what_was_begun_is_done_before_an_error_of_the_source(runner: Any) -> No
         yield Doubled(2)
         raise RetryError("Cannot go on: the test says so")
 
-    results = scheduler(runner).run(source())
-    assert sorted([next(results), next(results)]) == [2, 4]
+    run = Run(runner)
     with pytest.raises(RetryError, match="the test says so"):
-        next(results)
+        run.of(source())
+    assert sorted(run.results) == [2, 4]
 
 
 def interrupted(*_: object) -> Any:
@@ -260,10 +274,8 @@ def test_an_interrupt_gives_back_what_is_under_way(where: str) -> None:
         yield Doubled(1, before=first_one_runs, log=log, work=work)
         yield Doubled(2, work=held, log=log)
 
-    results = scheduler(runner, limit=2).run(source())
-    with pytest.raises(KeyboardInterrupt):  # noqa: PT012 # one of the two statements raises it
-        for _ in results:
-            results.throw(KeyboardInterrupt)
+    with pytest.raises(KeyboardInterrupt):
+        Run(runner, limit=2, number=1, then=interrupted).of(source())
     assert runner.cancelled.is_set() or where == "the source", "tasks run there"
     ended = {line.split()[0] for line in log if not line.endswith("begun")}
     assert ended >= {line.split()[0] for line in log if where != "a step" or not line.startswith("p1")}
@@ -280,7 +292,7 @@ def test_what_was_taken_when_a_signal_came_is_given_back() -> None:
         yield Doubled(0, log=log)
 
     with STOPPING.by_signals(lambda _: None, lambda _: None), pytest.raises(KeyboardInterrupt):
-        list(scheduler(ThreadRunner()).run(source()))
+        Run(ThreadRunner()).of(source())
     assert log == ["p0 taken", "p0 given back"]
 
 
@@ -295,13 +307,15 @@ def test_what_ends_while_the_run_is_given_up_has_its_result() -> None:
             assert runner.cancelled.wait(SECONDS)
             return done
 
-    workflows = scheduler(runner)
+    def first_has_ended() -> None:
+        assert running.wait(SECONDS)
+        interrupted()
+
     late = Doubled(3, before=lambda: runner.cancelled.wait(SECONDS))
-    results = workflows.run(iter([Doubled(1), Published(2), late]))
-    assert next(results) == 2
-    assert running.wait(SECONDS)
-    results.close()
-    assert (list(workflows.late_results()), workflows.given_back, workflows.in_flight) == ([4], 1, 0)
+    run = Run(runner, number=1, then=first_has_ended)
+    with pytest.raises(KeyboardInterrupt):
+        run.of([Doubled(1), Published(2), late])
+    assert (run.results, run.given_back, run.in_flight) == ([2, 4], 1, 0)
 
 
 def test_a_machine_without_room_for_a_thread_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -321,5 +335,5 @@ def test_a_machine_without_room_for_a_thread_is_told(monkeypatch: pytest.MonkeyP
         next(seconds)
 
     with pytest.raises(RuntimeError, match="can't start new thread"):
-        list(scheduler(ThreadRunner(), limit=2).run(workflows, while_waiting=waited))
+        Run(ThreadRunner(), limit=2, while_waiting=waited).of(workflows)
     assert log == ["p0 begun", "p0 closed"]
