@@ -20,7 +20,7 @@ from botocore.loaders import JSONFileLoader
 from large_pages import use_large_pages
 from long_runs import LONG as LONG_RUN
 from mounts import NO_FLAG, WAYS, fuse_mount, refuse_flag
-from scheduling import FIRST, TogetherScheduling
+from scheduling import FIRST, TogetherScheduling, group_of
 from sqlalchemy import Connection, Engine, event
 from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
@@ -29,6 +29,8 @@ from xdist.remote import Producer
 from acidlib.orc import compression
 
 _WHOLE_RUN, _SLOWEST = 1000, 30
+_SERVERS = ("shared_hiveserver", "shared_hive3", "shared_hive4", "with_kerberos", "shared_realm", "hdfs", "s3_server")
+"""Fixtures of integration/conftest.py that last as long as a test asks for them."""
 os.environ.setdefault("ACIDLIB_LOG_FORMAT", "words")  # what tests compare has no times in it
 pytest.register_assert_rewrite("queue_behaviour", "hive_queue_behaviour", "filesystem_behaviour")
 
@@ -59,6 +61,23 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if item not in left_out]
     places = {file: place for place, file in enumerate(FIRST)}
     items.sort(key=lambda item: places.get(item.nodeid.partition("::")[0], len(FIRST)))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
+    """After the last test of a group, what no test of the next one asks for ends: together they fill the memory."""
+    yield
+    if nextitem is None or (group := group_of(nextitem.nodeid)) == group_of(item.nodeid):
+        return
+    tests: list[Any] = [test for test in item.session.items if group_of(test.nodeid) == group]
+    wanted = {name for test in tests for name in test.fixturenames}
+    for name in set(_SERVERS) - wanted:
+        for fixture in item.session._fixturemanager.getfixturedefs(name, item) or ():
+            fixture.finish(item._request)  # type: ignore[attr-defined]  # of all that tests of servers are
+    if "pyspark" in sys.modules and not any(test.get_closest_marker("spark") for test in tests):
+        from servers.spark import end_jvm
+
+        end_jvm()
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

@@ -16,7 +16,7 @@ TOGETHER = {
     # with HDFS and S3
     "HiveServer2": (
         *("day_in_the_life", "stores_of_metastore", "hiveserver_stores", "hive4_service", "hive4_faults", "servers"),
-        "snapshot_locks",
+        *("snapshot_locks", "hive4_rolled_back"),
     ),
     "Hive 4's own tables": (
         *("hive4_tables", "columns_of_metastore", "hive4_insert_only", "hive4_type_changes", "hive4_rebalance"),
@@ -55,12 +55,17 @@ FIRST = [*GROUPS, *(f"tests/{name}.py" for name in LONG)]
 """What takes longest is begun first, so that no process is left alone with it at the end."""
 
 
+def group_of(test: str) -> str:
+    """The group of a test by its id; a file that shares no server is one by itself."""
+    file = test.partition("::")[0]
+    return GROUPS.get(file, file)
+
+
 class TogetherScheduling(LoadScopeScheduling):
     """Gives one process the files that use the same servers, and any other file as a whole."""
 
     def _split_scope(self, nodeid: str) -> str:
-        file = nodeid.partition("::")[0]
-        return GROUPS.get(file, file)
+        return group_of(nodeid)
 
     def remove_node(self, node: WorkerController) -> str | None:
         """Gives others what a process has left, and returns the test in which it ended, or None.

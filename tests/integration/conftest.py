@@ -90,30 +90,34 @@ def mariadb() -> Iterator[MariaDb]:
 
 
 @pytest.fixture(scope="session")
-def shared_hive3(servers: Servers) -> Metastore:
+def shared_hive3(servers: Servers) -> Iterator[Metastore]:
     """The one metastore of Hive 3.1.3 of this process, for `hive3_metastore`."""
-    return started(lambda: servers.metastore(Generation.HIVE3))
+    with started(lambda: servers.metastore(Generation.HIVE3)) as metastore:
+        yield metastore
 
 
 @pytest.fixture(scope="session")
-def shared_hive4(servers: Servers, unstarted_s3: S3Server) -> Metastore:
+def shared_hive4(servers: Servers, unstarted_s3: S3Server) -> Iterator[Metastore]:
     """The one metastore of Hive 4.0.1 of this process, for `hive4_metastore`; it is told where `s3_server` answers."""
     # a transaction that a test leaves open for a while has no heartbeats
-    return started(
+    with started(
         lambda: servers.metastore(Generation.HIVE4, txn_timeout_seconds=3600, properties=unstarted_s3.properties())
-    )
+    ) as metastore:
+        yield metastore
 
 
 @pytest.fixture(scope="session")
-def shared_hiveserver(servers: Servers, shared_hive4: Metastore) -> HiveServer:
+def shared_hiveserver(servers: Servers, shared_hive4: Metastore) -> Iterator[HiveServer]:
     """The one HiveServer2 of this process, for `hiveserver`."""
-    return started(lambda: servers.hiveserver(shared_hive4, worker_threads=1, properties=HIVESERVER))
+    with started(lambda: servers.hiveserver(shared_hive4, worker_threads=1, properties=HIVESERVER)) as server:
+        yield server
 
 
 @pytest.fixture(scope="session")
-def shared_realm(servers: Servers) -> Kdc:
+def shared_realm(servers: Servers) -> Iterator[Kdc]:
     """The one realm of this process, for `realm`."""
-    return started(servers.kdc)
+    with started(servers.kdc) as realm:
+        yield realm
 
 
 @pytest.fixture(scope="session")
@@ -132,9 +136,10 @@ def with_kerberos(
 
 
 @pytest.fixture(scope="session")
-def hdfs(servers: Servers) -> Hdfs:
+def hdfs(servers: Servers) -> Iterator[Hdfs]:
     """The one HDFS of this process. A test that breaks it must mend it (`start`, safe mode off)."""
-    return started(servers.hdfs)
+    with started(servers.hdfs) as cluster:
+        yield cluster
 
 
 @pytest.fixture(scope="session")

@@ -94,16 +94,15 @@ def test_a_spark_connection(airflow: Path, tmp_path: Path) -> None:
 
 def test_a_spark_connection_to_yarn(airflow: Path, tmp_path: Path, servers: Servers, hdfs: Hdfs) -> None:
     """In client mode; the nodes have the installation and the table at the same paths."""
-    yarn = started(lambda: servers.yarn(hdfs))
     conf = tmp_path / "spark"
     conf.mkdir()
     (conf / "spark-defaults.conf").write_text("".join(f"{key} {value}\n" for key, value in SETTINGS.items()))
-    before = {one.id for one in yarn.applications()}
-    by_a_connection(
-        airflow, tmp_path, "yarn", SPARK_CONF_DIR=str(conf),
-        HADOOP_CONF_DIR=str(yarn.conf_dir), YARN_CONF_DIR=str(yarn.conf_dir),
-    )  # fmt: skip
-    (application,) = (one for one in yarn.applications() if one.id not in before)
+    with started(lambda: servers.yarn(hdfs)) as yarn:
+        by_a_connection(
+            airflow, tmp_path, "yarn", SPARK_CONF_DIR=str(conf),
+            HADOOP_CONF_DIR=str(yarn.conf_dir), YARN_CONF_DIR=str(yarn.conf_dir),
+        )  # fmt: skip
+        (application,) = yarn.applications()
     assert application.final_state == "SUCCEEDED"
 
 

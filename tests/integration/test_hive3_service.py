@@ -65,18 +65,20 @@ ONE_DELTA = "j_stream"  # below its open transactions: a major makes a base of i
 
 
 @pytest.fixture(scope="module")
-def busy_metastore(servers: Servers) -> Metastore:
+def busy_metastore(servers: Servers) -> Iterator[Metastore]:
     """A metastore whose own initiator and cleaner run."""
     properties = {"hive.compactor.delta.num.threshold": "1", "hive.compactor.delta.pct.threshold": "0.5"}
-    return started(
+    with started(
         lambda: servers.metastore(Generation.HIVE3, initiator_on=True, cleaner_on=True, properties=properties)
-    )
+    ) as metastore:
+        yield metastore
 
 
 @pytest.fixture(scope="module")
-def hasty_metastore(servers: Servers) -> Metastore:
+def hasty_metastore(servers: Servers) -> Iterator[Metastore]:
     """A metastore that gives up whoever has not been heard of for two seconds."""
-    return started(lambda: servers.metastore(Generation.HIVE3, txn_timeout_seconds=2))
+    with started(lambda: servers.metastore(Generation.HIVE3, txn_timeout_seconds=2)) as metastore:
+        yield metastore
 
 
 @pytest.fixture

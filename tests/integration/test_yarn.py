@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -99,12 +99,13 @@ class Site:
 
 
 @pytest.fixture(scope="module")
-def site(servers: Servers, hdfs: Hdfs, tmp_path_factory: pytest.TempPathFactory) -> Site:
+def site(servers: Servers, hdfs: Hdfs, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     place = tmp_path_factory.mktemp("site")
     (place / "spark-defaults.conf").write_text("".join(f"{key} {value}\n" for key, value in SETTINGS.items()))
     command = alone(place / "environment", build(place)[1], "pack", "postgresql")
     archive = packed(command, place / "packed.tar.gz")
-    return Site(yarn=started(lambda: servers.yarn(hdfs)), command=command, archive=archive, conf=place)
+    with started(lambda: servers.yarn(hdfs)) as yarn:
+        yield Site(yarn=yarn, command=command, archive=archive, conf=place)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,9 @@ from types import TracebackType
 from typing import Self
 
 import pyspark
+from pyspark import SparkContext
 
+from acidlib.service.spark_driver import OF_THIS_PROCESS
 from servers.errors import ServerError
 from servers.java import SMALL
 from servers.process import POLL_SECONDS, ServerProcess, free_port, listens, marked_processes
@@ -132,6 +134,19 @@ class SparkCluster:
 
     def _log(self, name: str) -> Path:
         return self._directory / f"{name}.log"
+
+
+def end_jvm() -> None:
+    """Ends the JVM of this process, if it has one and no context is open; the next context starts another."""
+    gateway = SparkContext._gateway
+    if gateway is None or SparkContext._active_spark_context is not None:
+        return
+    gateway.shutdown()
+    started = getattr(gateway, "proc", None)
+    if started is not None:  # by PySpark itself
+        started.communicate()
+    OF_THIS_PROCESS.end()
+    SparkContext._gateway = SparkContext._jvm = None
 
 
 def is_executor(pid: int) -> bool:
