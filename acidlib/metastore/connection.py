@@ -89,13 +89,31 @@ def _check(value: object, call: str, path: str = "") -> None:
                 raise missing_field(call, path + name)
             _check(member, call, f"{path}{name}.")
     elif isinstance(value, list):
-        # lists of plain values have hundreds of thousands of ids, and no fields
-        if value and isinstance(value[0], TPayload):
+        # of plain values, or of partitions with their columns, there may be hundreds of thousands
+        if value and isinstance(value[0], TPayload) and _requires_any(type(value[0])):
             for member in value:
                 _check(member, call, path)
     elif isinstance(value, dict):
         for member in value.values():
             _check(member, call, path)
+
+
+@cache
+def _requires_any(structure: type[TPayload]) -> bool:
+    """Return whether a structure, or one that it may hold, has a required field."""
+    return any(
+        is_required or any(map(_requires_any, _structures(within)))
+        for _, _, *within, is_required in structure.thrift_spec.values()
+    )
+
+
+def _structures(kinds: Any) -> Iterator[type[TPayload]]:
+    """Yield the structures in what thriftpy2 says of the values of a field: a number, a structure, or several."""
+    if isinstance(kinds, type):
+        yield kinds
+    elif isinstance(kinds, list | tuple):
+        for kind in kinds:
+            yield from _structures(kind)
 
 
 class Effect(enum.Enum):
