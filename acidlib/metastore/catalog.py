@@ -1,7 +1,7 @@
 """The calls that read databases, tables, partitions and settings of the server, and the one that changes properties.
 
-Hive 3.1 is called through hmsclient, Hive 4 through our own interface with the calls that Hive's own client of 4.0 to
-4.2 uses (4.0.0 lacks `fetch_partition_names_req`, 4.0.1 dropped `get_table`).
+The calls to Hive 4 are those that Hive's own client of 4.0 to 4.2 makes (4.0.0 lacks `fetch_partition_names_req`, 4.0.1
+dropped `get_table`).
 
 A catalog other than `hive` is named in the requests that have a field for it, elsewhere in front of the database as
 `@catalog#database` (Hive `MetaStoreUtils.prependCatalogToDbName`). Transactions, write ids, locks and the queue have
@@ -14,8 +14,6 @@ import copy
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-
-from hmsclient.genthrift.hive_metastore import ttypes as hive3_types
 
 from acidlib.acid.write_ids import ValidWriteIdList
 from acidlib.errors import ConflictError, CorruptError, RefusedError, RetryError
@@ -77,10 +75,7 @@ class WholeTable:
 
 
 class CatalogCalls(MetastoreClient):
-    """Reads of the catalog, which are repeated when a connection is lost, and a change of properties, which is not.
-
-    The answers of both Thrift libraries have the same member names, so that the same functions read both.
-    """
+    """Reads of the catalog, which are repeated when a connection is lost, and a change of properties, which is not."""
 
     _others: tuple[str, ...] | None = None
 
@@ -118,7 +113,7 @@ class CatalogCalls(MetastoreClient):
         if self._is_hive4:
             call = "get_database_req"
             request = self._types.GetDatabaseRequest(name=name, catalogName=self.catalog)
-        answer = self.call(action, call, request, missing=_NO_OBJECT, hive3=not self._is_hive4)
+        answer = self.call(action, call, request, missing=_NO_OBJECT)
         if answer is None:
             # servers report some failures of their own as "no such database"
             if name in self.database_names():
@@ -189,17 +184,12 @@ class CatalogCalls(MetastoreClient):
             raise
 
     def _table_row(self, ref: TableRef) -> Any:
-        types, common = self._request_types(self.catalog)
-        request = types.GetTableRequest(dbName=ref.database, tblName=ref.table, **common)
-        action, call = f"read the table {ref.whole_table}", "get_table_req"
-        answer = self.call(action, call, request, missing=_NO_OBJECT, hive3=types is hive3_types)
-        return None if answer is None else required(answer.table, call, "table")
-
-    def _request_types(self, catalog: str) -> tuple[Any, dict[str, Any]]:
-        """Return the types of requests for tables, hmsclient's for Hive 3.1, and the fields common to the requests."""
-        if self._is_hive4 or not catalog == self.catalog == CATALOG:
-            return self._types, {"catName": catalog, "capabilities": self._types.ClientCapabilities(_CAPABILITIES)}
-        return hive3_types, {"capabilities": hive3_types.ClientCapabilities(_CAPABILITIES)}
+        capabilities = self._types.ClientCapabilities(_CAPABILITIES)
+        request = self._types.GetTableRequest(
+            catName=self.catalog, dbName=ref.database, tblName=ref.table, capabilities=capabilities
+        )
+        answer = self.call(f"read the table {ref.whole_table}", "get_table_req", request, missing=_NO_OBJECT)
+        return None if answer is None else answer.table
 
     def partition_names(self, ref: TableRef) -> tuple[str, ...]:
         """Return the names of all partitions of a table, `k=v/k2=v2` with Hive's escaping, exactly as stored.
@@ -217,7 +207,7 @@ class CatalogCalls(MetastoreClient):
                 names = self._call_if_known(action, "fetch_partition_names_req", request)
             if names is None:
                 names = self._names(action, "get_partition_names", self._in_catalog(ref.database), ref.table, -1)
-        except RetryError:
+        except (RefusedError, RetryError):
             if self.table(ref) is not None:
                 raise
         if not names and self.table(ref) is None:
@@ -246,20 +236,22 @@ class CatalogCalls(MetastoreClient):
         return database if self.catalog == CATALOG else f"@{self.catalog}#{database}"
 
     def _tables_of(self, catalog: str, database: str, names: Sequence[str]) -> tuple[Table, ...]:
-        types, common = self._request_types(catalog)
+        capabilities = self._types.ClientCapabilities(_CAPABILITIES)
         tables: list[Table] = []
         for batch in batches(names, _TABLES_PER_CALL):
             action = f"read {plural(len(batch), 'table')} of {database}"
             call = "get_table_objects_by_name_req"
-            request = types.GetTablesRequest(dbName=database, tblNames=batch, **common)
-            answer = self.call(action, call, request, missing=_NO_DATABASE, hive3=types is hive3_types)
+            request = self._types.GetTablesRequest(
+                catName=catalog, dbName=database, tblNames=batch, capabilities=capabilities
+            )
+            answer = self.call(action, call, request, missing=_NO_DATABASE)
             if answer is None:
                 return ()
-            tables += [_table_of(table, call) for table in required(answer.tables, call, "tables")]
+            tables += [_table_of(table, call) for table in answer.tables]
         return tuple(tables)
 
     def _names(self, action: str, call: str, *arguments: object) -> Sequence[str]:
-        return list(required(self.call(action, call, *arguments, hive3=not self._is_hive4), call, "success"))
+        return list(self.call(action, call, *arguments))
 
     def _partitions(self, table: Table, names: list[str]) -> Iterator[tuple[str, Partition]]:
         # a metastore answers with values, not names, and the same values can have several names
@@ -278,7 +270,7 @@ class CatalogCalls(MetastoreClient):
                 )
                 rows = self.call(action, call, request).partitions
             else:
-                rows = self.call(action, call, database, table.ref.table, names, hive3=True)
+                rows = self.call(action, call, database, table.ref.table, names)
         except RefusedError:
             # neither generation has an exception of its own for a table that does not exist
             if self.table(table.ref) is not None:
@@ -308,7 +300,6 @@ def _lower(names: Sequence[str]) -> tuple[str, ...]:
 def _table_of(answer: Any, call: str) -> Table:
     """Return a table or view; raise CorruptError when a field is missing."""
     kind = required(answer.tableType, call, "tableType")
-    number = getattr(answer, "id", None)
     return Table(
         ref=TableRef(required(answer.dbName, call, "dbName"), required(answer.tableName, call, "tableName")).as_stored,
         kind=kind,
@@ -316,7 +307,7 @@ def _table_of(answer: Any, call: str) -> Table:
         created=required(answer.createTime, call, "createTime"),
         # a managed table always has a location; views and tables of other systems need not
         storage=_storage_of(required(answer.sd, call, "sd"), call, has_location=kind == MANAGED_TABLE),
-        id=number if number is not None and number > 0 else None,
+        id=answer.id if answer.id is not None and answer.id > 0 else None,
         partition_keys=_columns(required(answer.partitionKeys, call, "partitionKeys"), call, "partitionKeys"),
         properties=dict(required(answer.parameters, call, "parameters")),
     )

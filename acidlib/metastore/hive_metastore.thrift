@@ -16,7 +16,7 @@ exception TxnAbortedException { 1: string message }
 exception TxnOpenException { 1: string message }
 exception NoSuchLockException { 1: string message }
 
-// ---- databases, tables, partitions: the answers of Hive 4
+// ---- databases, tables, partitions
 
 struct Database {
   1: string name
@@ -448,20 +448,23 @@ service Metastore {
   ShowCompactResponse show_compact(1: ShowCompactRequest rqst)
 
   GetCatalogsResponse get_catalogs() throws (1: MetaException o1)
-
-  // Hive 4; for 3.1 the reads of the catalog go through hmsclient, but for tables of a catalog that is named
   list<string> get_databases(1: string pattern) throws (1: MetaException o1)
   list<string> get_all_databases() throws (1: MetaException o1)
   list<string> get_all_tables(1: string db_name) throws (1: MetaException o1)
-  Database get_database_req(1: GetDatabaseRequest request) throws (1: NoSuchObjectException o1, 2: MetaException o2)
   GetTableResult get_table_req(1: GetTableRequest req) throws (1: MetaException o1, 2: NoSuchObjectException o2)
   GetTablesResult get_table_objects_by_name_req(1: GetTablesRequest req)
       throws (1: MetaException o1, 2: InvalidOperationException o2, 3: UnknownDBException o3)
+  list<string> get_partition_names(1: string db_name, 2: string tbl_name, 3: i16 max_parts)
+      throws (1: NoSuchObjectException o1, 2: MetaException o2)
+
+  // Hive 3.1
+  Database get_database(1: string name) throws (1: NoSuchObjectException o1, 2: MetaException o2)
+
+  // Hive 4
+  Database get_database_req(1: GetDatabaseRequest request) throws (1: NoSuchObjectException o1, 2: MetaException o2)
   AlterTableResponse alter_table_req(1: AlterTableRequest req)
       throws (1: InvalidOperationException o1, 2: MetaException o2)
   list<string> fetch_partition_names_req(1: PartitionsRequest partitionReq)
-      throws (1: NoSuchObjectException o1, 2: MetaException o2)
-  list<string> get_partition_names(1: string db_name, 2: string tbl_name, 3: i16 max_parts)
       throws (1: NoSuchObjectException o1, 2: MetaException o2)
   GetPartitionsByNamesResult get_partitions_by_names_req(1: GetPartitionsByNamesRequest req)
       throws (1: MetaException o1, 2: NoSuchObjectException o2, 3: InvalidObjectException o3)

@@ -18,6 +18,7 @@ from acidlib.acid.names import LONG_MAX, Generation
 from acidlib.acid.write_ids import ValidTxnList
 from acidlib.cli.jobs import doctor
 from acidlib.errors import ConflictError, RefusedError, RetryError
+from acidlib.metastore import connection
 from acidlib.metastore.compactions import OF_A_COMPACTOR
 from acidlib.metastore.connection import interface
 from acidlib.metastore.hms import Hms, connect
@@ -672,14 +673,15 @@ def test_a_missing_field_costs_the_connection_and_no_more(hms: Hms) -> None:
 
 
 @HIVE3_AND_4
-def test_a_call_that_does_not_exist_leaves_the_connection_usable(hms: Hms) -> None:
+def test_a_call_that_does_not_exist_leaves_the_connection_usable(hms: Hms, monkeypatch: pytest.MonkeyPatch) -> None:
     types = interface()
     if hms.calls is Generation.HIVE3:
         with pytest.raises(RefusedError, match=r"has no call get_database_req$"):
             hms.call("ask", "get_database_req", types.GetDatabaseRequest(name="default"))
     else:
+        monkeypatch.setattr(connection, "OF_HMSCLIENT", {"get_table"})
         with pytest.raises(RefusedError, match=r"has no call get_table$"):
-            hms._connected().call("ask", "get_table", "default", "t", hive3=True)
+            hms._connected().call("ask", "get_table", "default", "t")
     assert "default" in hms.database_names()
 
 

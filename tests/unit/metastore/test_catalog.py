@@ -9,9 +9,9 @@ import pytest
 from fake_metastore import TYPES, FakeMetastore, connected, raises, recorded
 
 from acidlib.acid.write_ids import all_committed
-from acidlib.errors import AcidError, ConflictError, CorruptError, RetryError
+from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError, RetryError
 from acidlib.metastore.catalog import CHANGED, NotComparedError, WholeTable
-from acidlib.model.tables import Partition, Storage, Table, TableRef
+from acidlib.model.tables import Database, Partition, Storage, Table, TableRef
 
 STORAGE = TYPES.StorageDescriptor(
     cols=[TYPES.FieldSchema(name="a", type="int")],
@@ -72,6 +72,31 @@ def test_a_database_that_is_listed_but_not_given_is_no_missing_one(hive4: FakeMe
         with pytest.raises(RetryError, match="the metastore lists it but does not return it"):
             found.database("x")
         assert found.database("y") is None
+
+
+def test_a_database_of_hive_3(hive3: FakeMetastore) -> None:
+    asked: list[Any] = []
+    hive3.answers["get_database"] = recorded(asked, TYPES.Database(name="D", parameters={"a": "b"}))
+    hive3.answers["get_all_databases"] = lambda: ["default"]
+    with connected(hive3) as found:
+        assert found.database("D") == Database(name="d", properties={"a": "b"})
+        assert asked == ["d"]
+        hive3.answers["get_database"] = lambda name: TYPES.Database(name=name)
+        with pytest.raises(CorruptError, match=r"of get_database: field parameters is missing$"):
+            found.database("d")
+        hive3.answers["get_database"] = raises(TYPES.NoSuchObjectException(message="no database d"))
+        assert found.database("d") is None
+
+
+def test_partitions_that_cannot_be_listed_are_not_taken_for_none(hive3: FakeMetastore) -> None:
+    hive3.answers["get_partition_names"] = raises(TYPES.NoSuchObjectException(message="a null pointer"))
+    hive3.answers["get_table_req"] = lambda request: TYPES.GetTableResult(table=table())
+    with connected(hive3) as found:
+        with pytest.raises(RefusedError, match=r"^Cannot list the partitions of d\.t: a null pointer$"):
+            found.partition_names(TableRef("d", "t"))
+        hive3.answers["get_table_req"] = raises(TYPES.NoSuchObjectException(message="no table"))
+        with pytest.raises(RefusedError, match=r"^Cannot list the partitions of d\.t: there is no such table$"):
+            found.partition_names(TableRef("d", "t"))
 
 
 def test_partition_names_of_a_hive_4_without_the_newer_call(hive4: FakeMetastore) -> None:

@@ -306,18 +306,20 @@ def test_an_answer_that_is_not_there_at_all(server: FakeMetastore) -> None:
 # ---- transports
 
 
-def test_hmsclient_goes_over_the_same_connection() -> None:
+def test_hmsclient_goes_over_the_same_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "OF_HMSCLIENT", {"get_all_tables"})
     for framed in (False, True):
         with FakeMetastore(Generation.HIVE3, framed=framed) as server:
             many = [f"database_{number}_ü" for number in range(20_000)]
             server.answers["get_all_databases"] = lambda many=many: many
+            server.answers["get_all_tables"] = lambda database, many=many: [database, *many]
             found = client(server.uri, options=ConnectionOptions(framed=framed, attempts=2))
-            assert found.call("list the databases", "get_all_databases", hive3=True) == many
+            assert found.call("list the tables", "get_all_tables", "ä") == ["ä", *many]
             assert names(found) == many
-            assert found.call("list the databases", "get_all_databases", hive3=True) == many
+            assert found.call("list the tables", "get_all_tables", "ä") == ["ä", *many]
             assert server.connections == 1
-            server.answers["get_all_databases"] = [hang_up(), lambda: ["a"]]
-            assert found.call("list the databases", "get_all_databases", hive3=True) == ["a"]
+            server.answers["get_all_tables"] = [hang_up(), lambda database: ["a"]]
+            assert found.call("list the tables", "get_all_tables", "ä") == ["a"]
 
 
 def test_the_wrong_framing_is_told() -> None:
@@ -373,7 +375,8 @@ def test_every_call_has_a_rule() -> None:
     ruled = {*connection._READS, *connection._CHANGES}
     assert calls <= ruled
     assert not connection._READS & set(connection._CHANGES)
-    assert all(hasattr(ThriftHiveMetastore.Client, call) for call in ruled - calls)
+    assert ruled - calls == connection.OF_HMSCLIENT
+    assert all(hasattr(ThriftHiveMetastore.Client, call) for call in connection.OF_HMSCLIENT)
 
 
 def test_only_what_is_known_to_be_harmless_is_repeated() -> None:

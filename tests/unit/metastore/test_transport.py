@@ -17,6 +17,7 @@ from fake_metastore import TYPES
 
 from acidlib.acid.names import Generation
 from acidlib.errors import AcidError, RefusedError, RetryError, UnknownOutcomeError
+from acidlib.metastore import connection
 from acidlib.metastore import transport as http_transport
 from acidlib.metastore.connection import MetastoreClient
 from acidlib.metastore.kerberos import KerberosFailure
@@ -402,11 +403,13 @@ def test_an_http_uri_without_its_mode_is_refused() -> None:
         MetastoreClient(parse_endpoints(["https://h:1"]), options, user="a", host="b", sleep=lambda _seconds: None)
 
 
-def test_hmsclient_goes_over_http_as_well() -> None:
+def test_hmsclient_goes_over_http_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "OF_HMSCLIENT", {"get_all_tables"})
     with FakeHttpMetastore(Generation.HIVE3) as server:
         found = client(server.uri)
         many = [f"database_{number}" for number in range(20_000)]
         server.answers["get_all_databases"] = lambda: many
-        assert found.call("list the databases", "get_all_databases", hive3=True) == many
+        server.answers["get_all_tables"] = lambda database: [database, *many]
+        assert found.call("list the tables", "get_all_tables", "ä") == ["ä", *many]
         assert names(found) == many
         assert server.connections == 1
