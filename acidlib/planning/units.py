@@ -17,7 +17,7 @@ dealt out over the executors' free slots, while a large task has a slot of its o
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 
 from acidlib.acid.listing import Listing, has_hidden_part
@@ -76,20 +76,19 @@ def delete_files(directories: Sequence[InputDirectory]) -> tuple[DataFile, ...]:
     return tuple(file for entry in directories if entry.role is Role.DELETE_DELTA for file in entry.files)
 
 
-def schema_file(directories: Sequence[InputDirectory], has_rows: Callable[[DataFile], bool]) -> DataFile | None:
-    """Return the file whose columns are the table's where these are not stated; None where no input has any bytes.
+def schema_candidates(directories: Sequence[InputDirectory]) -> tuple[list[DataFile], DataFile | None]:
+    """Return the files of which the first with rows has the table's columns, and the one that has them without any.
 
-    It is the newest with rows, as inputs are ordered by write id: a writer without rows need not have known the columns
-    (`struct<>`), and its transaction changed none of them. Without rows it is the newest with any bytes. A writer that
-    was aborted may have died before its file was whole, so others are preferred. `has_rows` is called for the newest
-    files first, up to one with rows, which mostly is the first.
+    These are the columns where none are stated. The newest file comes first, as inputs are ordered by write id: a
+    writer without rows need not have known the columns (`struct<>`), and its transaction changed none of them. Without
+    rows it is the newest with any bytes; None where no input has any. A writer that was aborted may have died before
+    its file was whole, so others are preferred.
     """
     filled = [file for file in reversed(row_files(directories)) if file.length]
     whole = [file for file in filled if not file.aborted]
-    with_rows = next((file for file in whole if has_rows(file)), None)
     events = [file for file in reversed(delete_files(directories)) if file.length]
     whole_events = [file for file in events if not file.aborted]
-    return with_rows or next(iter(whole or filled or whole_events or events), None)
+    return whole, next(iter(whole or filled or whole_events or events), None)
 
 
 def present_buckets(listing: Listing, inputs: CompactionInputs) -> int:

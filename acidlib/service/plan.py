@@ -26,7 +26,7 @@ from acidlib.planning.units import (
     input_files,
     join_units,
     present_buckets,
-    schema_file,
+    schema_candidates,
     ways_of,
 )
 from acidlib.rewrite.bucket import BucketPlan
@@ -222,8 +222,14 @@ def prepare(
         return inputs
     directories = with_logical_lengths(stores.fs(target.location), target.location, inputs.directories)
     prove_full_acid(target, directories, tails)
-    schema = schema_file(directories, lambda file: columns is not None or tails.of(file).rows > 0)
+    schema = schema_file(directories, tails if columns is None else None)
     return replace(inputs, directories=directories, schema=schema)
+
+
+def schema_file(directories: Sequence[InputDirectory], tails: Tails | None) -> DataFile | None:
+    """Return the file whose columns are the table's; without `tails` these are stated, and any whole file will do."""
+    candidates, otherwise = schema_candidates(directories)
+    return next((file for file in candidates if tails is None or tails.of(file).rows), otherwise)
 
 
 def require_rebalanceable(target: Target, generation: Names) -> None:

@@ -34,7 +34,7 @@ from acidlib.model.tables import Database, Partition, Table, TableColumn, TableR
 from acidlib.orc.schema import hive_type
 from acidlib.planning.inputs import InputDirectory, directories_read
 from acidlib.planning.stated_write_ids import StatedWriteIds, directory_ids, side_files, signs_of_aborts
-from acidlib.planning.units import TEXT_INPUT_FORMAT, schema_file
+from acidlib.planning.units import TEXT_INPUT_FORMAT
 from acidlib.scan.read import read_splits, read_stream, read_table
 from acidlib.scan.splits import Scan, Split, packed, place_splits
 from acidlib.service.environment import Environment
@@ -42,7 +42,7 @@ from acidlib.service.in_process import usable_processes
 from acidlib.service.in_threads import in_threads
 from acidlib.service.open import connect, heartbeater
 from acidlib.service.places import FULL, INSERT_ONLY, Interpretation, TableFacts, Target
-from acidlib.service.plan import Tails, prove_full_acid, with_logical_lengths, with_tails
+from acidlib.service.plan import Tails, prove_full_acid, schema_file, with_logical_lengths, with_tails
 from acidlib.service.services import WORKER_PREFIX, Task, step_seconds, value_or_raise
 from acidlib.service.surroundings.hive4 import MIN_HISTORY
 from acidlib.service.task_processes import TaskProcesses
@@ -678,7 +678,7 @@ def _row_of_files(stores: Stores, table: TableRef, newest_first: Sequence[_Liste
 
 
 def _schema_tail(directories: Sequence[InputDirectory], tails: Tails) -> TailFacts | None:
-    file = schema_file(directories, lambda file: tails.of(file).rows > 0)
+    file = schema_file(directories, tails)
     return None if file is None else tails.of(file)
 
 

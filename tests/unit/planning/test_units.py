@@ -37,7 +37,7 @@ from acidlib.planning.units import (
     groups_of_like_length,
     must_rewrite,
     plan_stripes,
-    schema_file,
+    schema_candidates,
     why_on_spark,
 )
 from unit.planning.listings import listing
@@ -80,7 +80,8 @@ def units(
     """Units by `directory/file`."""
     inputs = shortened(planned(paths, kind, generation), lengths or {})
     routed = {f"{GONE}/bucket_00000": {0}} if deletes is None else deletes
-    schema = schema_file(inputs.directories, lambda file: file.path not in without_rows)
+    candidates, otherwise = schema_candidates(inputs.directories)
+    schema = next((file for file in candidates if file.path not in without_rows), otherwise)
     found = compaction_units(
         replace(inputs, schema=schema),
         delete_buckets={path: frozenset(b) for path, b in routed.items()},
@@ -167,10 +168,9 @@ def test_the_columns_are_those_of_the_last_file_that_has_bytes() -> None:
 
 def test_the_columns_are_those_of_the_last_file_that_has_rows() -> None:
     inputs = planned(TABLE, MAJOR, HIVE3)
-    asked: list[DataFile] = []
-    last = schema_file(shortened(inputs, {TABLE[2]: 0}).directories, lambda file: bool(asked.append(file)))
-    assert paths_of(tuple(asked)) == [TABLE[1], TABLE[0]]
-    assert last == asked[0]
+    candidates, otherwise = schema_candidates(shortened(inputs, {TABLE[2]: 0}).directories)
+    assert paths_of(tuple(candidates)) == [TABLE[1], TABLE[0]]
+    assert otherwise == candidates[0]
     for empty, decides in (([], 2), ([2], 1), ([2, 1], 0), ([2, 1, 0], 2)):
         found = units(without_rows={TABLE[number] for number in empty})
         assert {unit.schema.path for unit in found.values()} == {TABLE[decides]}
