@@ -37,13 +37,12 @@ from acidlib.service.backend import Backend, CompactionHold, finish_claimed
 from acidlib.service.places import ListedPlace, Target
 from acidlib.service.plan import (
     PlacePlan,
+    choose_inputs,
     collect_results,
     execute,
     filled_directories,
     plan_compaction,
     planned,
-    prepare,
-    with_tails,
 )
 from acidlib.service.run_queue import CompactionRun, Job, unstarted_result
 from acidlib.service.services import Services
@@ -108,7 +107,7 @@ class PlaceCompaction:
         self._start = self._services.clock()
         if self._run.dry_run:
             try:
-                return await self._only_plan()
+                return await self._compact(None, self._place_to_plan())
             except Exception as error:
                 return self._failure(error, None)
         try:
@@ -120,7 +119,6 @@ class PlaceCompaction:
             try:
                 reach(Point.TAKEN)
                 place = self._claimed_place(hold)
-                self._so_far = replace(self._so_far, deltas_before=place.deltas)
                 result = await self._compact(hold, place)
             except HangingError as error:  # of a task: nothing more is asked of that file system
                 hold.leave_claim()
@@ -140,55 +138,56 @@ class PlaceCompaction:
                 note = str(known_error(error, f"release the claim of {self.name}"))
                 self._services.progress.note(note, place=self.name)
 
-    async def _only_plan(self) -> CompactionResult:
-        """Survey and plan, and have tasks look at the rows: a dry run."""
-        services, target, place = self._services, self.job.target, self.job.listed
-        if place is None:
-            place = target.listed(list_location(services.fs(target.location), target.location, missing=RefusedError))
-        self._so_far = replace(self._so_far, deltas_before=place.deltas)
-        if place.holds_staging and services.store(target.location).unfinished(target.location):
-            raise RefusedError(
-                f"Cannot plan a compaction of {target.ref}: a publication there is unfinished; a run without "
-                "--dry-run finishes it"
-            )
-        request = self._backend.quarantining_request(place.target, place.listing)
-        if request is not None and (reason := self._verifier.refusal_reason(request, place.target)) is not None:
-            return self._quarantined(reason)
-        inputs = await self._inputs_of(place)
-        if isinstance(inputs, Refusal):
-            return self._refused(inputs)
-        plan = await self._plan(place, inputs)
-        results = await execute(plan, None, services.stores)
-        visible = filled_directories(inputs, results)
-        return plan.done(self._ended(Outcome.PLANNED, plan.reason), results, None, visible=visible)
+    async def _compact(self, hold: CompactionHold | None, place: ListedPlace) -> CompactionResult:
+        """Plan, have files made and verified, and publish them; or end where there is nothing to merge.
 
-    async def _compact(self, hold: CompactionHold, place: ListedPlace) -> CompactionResult:
-        """Plan, have files made and verified, and publish them; or end at once where there is nothing to merge."""
-        verifier, verification, share = self._verifier, None, self._verifier.share
-        request = hold.quarantining_request(place.listing)
-        if request is not None:
-            if (reason := verifier.refusal_reason(request, place.target)) is not None:
-                return self._quarantined(reason)
-            verification, share = await verifier.lift_quarantine(hold, place, request)
-            self._so_far = self._so_far.with_work(None, verification)
-        inputs = await self._inputs_of(place)
-        if isinstance(inputs, Refusal):
-            return self._only_clean(hold, place, inputs) or self._refused(inputs)
-        if inputs.kind is CompactionType.REBALANCE and needs_empty_write_id(place.state):
-            raise ConflictError(
-                f"Cannot rebalance {hold.target.ref}: {inputs.directories[0].path} has the highest write id "
-                "that is not open, and nothing tells two bases of one number apart; call again when the transactions "
-                "that write there have ended"
-            )
-        hold.start(
-            inputs.high_water_mark,
-            digest_of_inputs(place.listing, place.state, place.write_ids, [output.name for output in inputs.outputs]),
+        Without a hold it ends with the plan, and with what tasks find out by reading row ids.
+        """
+        services, job, verifier = self._services, self.job, self._verifier
+        verification, share = None, verifier.share
+        self._so_far = replace(self._so_far, deltas_before=place.deltas)
+        if hold is None:
+            quarantining = self._backend.quarantining_request(place.target, place.listing)
+        else:
+            quarantining = hold.quarantining_request(place.listing)
+        if quarantining is not None:
+            if (reason := verifier.refusal_reason(quarantining, place.target)) is not None:
+                # an error, as the status has it
+                return replace(self._ended(Outcome.REFUSED, reason), unverified=True)
+            if hold is not None:
+                verification, share = await verifier.lift_quarantine(hold, place, quarantining)
+                self._so_far = self._so_far.with_work(None, verification)
+        inputs = await choose_inputs(
+            services.stores,
+            place,
+            job.request.type,
+            services.settings,
+            automatic=self._initiators_reason is not None,
+            always_major=self._no_lock_granted,
         )
-        reach(Point.STARTED)
-        plan = await self._plan(place, inputs)
+        if isinstance(inputs, Refusal):
+            return self._refused(hold, place, inputs)
+        self._so_far = planned(self._so_far, inputs)
+        if hold is not None:
+            self._start_request(hold, place, inputs)
+        part_bytes = part_bytes_on(services.runner.slots, self._run.rewrite.part_bytes)
+        plan = await plan_compaction(
+            services.stores,
+            place,
+            inputs,
+            replace(self._run.rewrite, part_bytes=part_bytes),
+            services.settings,
+            reason=self._reason(inputs),
+            buckets=job.request.bucket_count,
+            checks=verifier.tasks(),
+        )
+        if hold is None:
+            results = await execute(plan, None, services.stores)
+            visible = filled_directories(inputs, results)
+            return plan.done(self._ended(Outcome.PLANNED, plan.reason), results, None, visible=visible)
         with self._staging(hold.target) as stage:
-            results = await execute(plan, stage.path, self._services.stores)
-            directories = collect_results(stage, plan.inputs, results)
+            results = await execute(plan, stage.path, services.stores)
+            directories = collect_results(stage, inputs, results)
             reach(Point.ACCEPTED)
             to_verify = result_to_verify(plan, directories, stage) if verifier.is_wanted else None
             is_compared_later = to_verify is not None and not stage.is_readable
@@ -197,9 +196,8 @@ class PlaceCompaction:
                 self._so_far = self._so_far.with_work(None, verification)
                 reach(Point.VERIFIED)
             published = self._publish(hold, plan, stage, directories, counts=not is_compared_later)
-        self._so_far = plan.done(
-            self._so_far, results, verification, visible=published.directories, publication=published.kind
-        )
+        names = published.directories
+        self._so_far = plan.done(self._so_far, results, verification, visible=names, publication=published.kind)
         if to_verify is not None and is_compared_later:
             try:
                 verification = await verifier.compare(to_verify, hold.request.id, share)
@@ -207,11 +205,11 @@ class PlaceCompaction:
                 reach(Point.VERIFIED)
                 hold.assert_mine()
             except AcidError:
-                self._remove_hidden(hold, plan, published.directories)
+                self._remove_hidden(hold, plan, names)
                 raise
-            self._confirm(hold, plan, published.directories)
+            self._confirm(hold, plan, names)
         result = self._ended(Outcome.READY_FOR_CLEANING, plan.reason)
-        return replace(result, statistics=hold.update_statistics(published.directories, result.rows_out))
+        return replace(result, statistics=hold.update_statistics(names, result.rows_out))
 
     # --- claim and plan -----------------------------------------------------------------------------------------------
 
@@ -248,57 +246,44 @@ class PlaceCompaction:
             services.progress.note(line, place=str(target.ref))
         return target.listed(list_location(services.fs(location), location, missing=RefusedError))
 
-    async def _inputs_of(self, place: ListedPlace) -> CompactionInputs | Refusal:
-        services = self._services
-        limit = LONG_MAX if self._no_lock_granted else services.settings.integer("acidlib.minor.as.major.bytes")
-        inputs = await with_tails(
-            services.stores,
-            place.target.location,
-            partial(
-                prepare,
-                services.stores,
-                place,
-                self.job.request.type,
-                minor_as_major_bytes=limit,
-                automatic=self._initiators_reason is not None,
-            ),
-        )
-        if isinstance(inputs, CompactionInputs):
-            self._so_far = planned(self._so_far, inputs)
-        return inputs
+    def _place_to_plan(self) -> ListedPlace:
+        """Return the place of a dry run; RefusedError if the publication of a dead run is to be finished there."""
+        services, target, place = self._services, self.job.target, self.job.listed
+        if place is None:
+            place = target.listed(list_location(services.fs(target.location), target.location, missing=RefusedError))
+        self._so_far = replace(self._so_far, deltas_before=place.deltas)
+        if place.holds_staging and services.store(target.location).unfinished(target.location):
+            raise RefusedError(
+                f"Cannot plan a compaction of {target.ref}: a publication there is unfinished; a run without "
+                "--dry-run finishes it"
+            )
+        return place
 
-    async def _plan(self, place: ListedPlace, inputs: CompactionInputs) -> PlacePlan:
-        services, settings = self._services, self._run.rewrite
-        return await plan_compaction(
-            services.stores,
-            place,
-            inputs,
-            replace(settings, part_bytes=part_bytes_on(services.runner.slots, settings.part_bytes)),
-            services.settings,
-            reason=self._reason(inputs),
-            buckets=self.job.request.bucket_count,
-            checks=self._verifier.tasks(),
-        )
+    def _start_request(self, hold: CompactionHold, place: ListedPlace, inputs: CompactionInputs) -> None:
+        """Note the mark; ConflictError for a rebalance that needs a write id which is free."""
+        if inputs.kind is CompactionType.REBALANCE and needs_empty_write_id(place.state):
+            raise ConflictError(
+                f"Cannot rebalance {hold.target.ref}: {inputs.directories[0].path} has the highest write id "
+                "that is not open, and nothing tells two bases of one number apart; call again when the transactions "
+                "that write there have ended"
+            )
+        names = [output.name for output in inputs.outputs]
+        hold.start(inputs.high_water_mark, digest_of_inputs(place.listing, place.state, place.write_ids, names))
+        reach(Point.STARTED)
 
-    def _quarantined(self, reason: str) -> CompactionResult:
-        """Return the result at a quarantined place: an error, as the status has it."""
-        return replace(self._ended(Outcome.REFUSED, reason), unverified=True)
+    def _refused(self, hold: CompactionHold | None, place: ListedPlace, refusal: Refusal) -> CompactionResult:
+        """Return the end of a compaction that has nothing to merge, or must not.
 
-    def _refused(self, refusal: Refusal) -> CompactionResult:
-        state = Outcome.ALREADY_COMPACT if refusal.already_compact else Outcome.REFUSED
-        return self._ended(state, refusal.reason)
-
-    def _only_clean(self, hold: CompactionHold, place: ListedPlace, refusal: Refusal) -> CompactionResult | None:
-        """Make it a request to clean only (Hive Worker), if something is obsolete that no waiting request cleans."""
-        mark = refusal.high_water_mark
-        if not refusal.cleaning_only or mark is None or not 0 <= mark < LONG_MAX:
-            return None
-        marks = hold.awaited_marks()
-        if marks_cover_cleaning(place.listing, mark, place.write_ids, marks, generation=place.hive.names):
-            return None
-        hold.only_clean(mark)
-        reason = f"{refusal.reason}; obsolete directories there are left to the cleaner"
-        return self._ended(Outcome.READY_FOR_CLEANING, reason)
+        If something is obsolete that no waiting request cleans, it becomes a request to clean only (Hive Worker).
+        """
+        mark, reason = refusal.high_water_mark, refusal.reason
+        if hold is not None and refusal.cleaning_only and mark is not None and 0 <= mark < LONG_MAX:
+            marks = hold.awaited_marks()
+            if not marks_cover_cleaning(place.listing, mark, place.write_ids, marks, generation=place.hive.names):
+                hold.only_clean(mark)
+                reason = f"{reason}; obsolete directories there are left to the cleaner"
+                return self._ended(Outcome.READY_FOR_CLEANING, reason)
+        return self._ended(Outcome.ALREADY_COMPACT if refusal.already_compact else Outcome.REFUSED, reason)
 
     # --- files --------------------------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar, cast
 
-from acidlib.acid.names import SIDE_FILE_SUFFIX, DeltaDir, Generation, Names, parse_directory
+from acidlib.acid.names import LONG_MAX, SIDE_FILE_SUFFIX, DeltaDir, Generation, Names, parse_directory
 from acidlib.config.settings import Settings
 from acidlib.errors import AcidError, ConflictError, CorruptError, OverMemoryError, RefusedError
 from acidlib.location import Location
@@ -174,6 +174,27 @@ def planned(result: CompactionResult, inputs: CompactionInputs) -> CompactionRes
         inputs=tuple(directory.path or "original files" for directory in inputs.directories),
         empty_files=inputs.empty_files,
         bytes_in=sum(file.length for directory in inputs.directories for file in directory.files),
+    )
+
+
+async def choose_inputs(
+    stores: Stores,
+    place: ListedPlace,
+    kind: CompactionType,
+    common: Settings,
+    *,
+    automatic: bool,
+    always_major: bool,
+) -> CompactionInputs | Refusal:
+    """Return what `prepare` does, after tasks have read large tails.
+
+    always_major  a minor compaction that needs two renames is done as a major one, whatever its base
+    """
+    limit = LONG_MAX if always_major else common.integer("acidlib.minor.as.major.bytes")
+    return await with_tails(
+        stores,
+        place.target.location,
+        partial(prepare, stores, place, kind, minor_as_major_bytes=limit, automatic=automatic),
     )
 
 

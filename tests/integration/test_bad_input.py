@@ -16,7 +16,7 @@ from judges import merge, tables
 from judges.values import open_orc
 from mounts import unmount
 
-from acidlib.service import compact
+from acidlib.service import compact, plan
 from acidlib.service.environment import QUEUE_IN_A_FILE
 from acidlib.stores.renaming.store import RenameStage, RenameStore
 from integration.children import without_rights
@@ -557,7 +557,7 @@ def test_one_partition_does_not_stop_the_others(jobs: Jobs, tmp_path: Path) -> N
 def test_a_fault_of_ours_in_one_partition_does_not_stop_the_others(
     jobs: Jobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
-    module = RenameStage if step == "publish" else compact
+    module = {"publish": RenameStage, "prepare": plan}.get(step, compact)
     part = fixture("hive3/b_part", tmp_path / "db.db" / "part")
     real, calls = getattr(module, step), []
 

@@ -35,7 +35,7 @@ CASES = [
     (INITIATOR, "service.initiate:refused_now"),
     (NAMED, "service.listing:list_location"),
     (NAMED, "service.compact:list_location"),
-    (NAMED, "service.compact:prepare"),
+    (NAMED, "service.plan:prepare"),
     (CLEANER, "service.clean:list_location"),
     (ORPHANS, "service.orphans:find_unclaimed"),
 ]
@@ -115,7 +115,7 @@ def test_the_others_are_done(
     before_answer = visible(table / BAD)
     is_claimed = CLAIM in names(table / BAD)
     assert is_claimed == (
-        name in ("service.compact:list_location", "service.compact:prepare", "service.clean:list_location")
+        name in ("service.compact:list_location", "service.plan:prepare", "service.clean:list_location")
     )
     pipe.answer()
     assert visible(table / BAD) == before_answer, "a run that was left changes nothing any more"

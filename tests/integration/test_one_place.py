@@ -85,9 +85,9 @@ CASES = [
     *((NAMED, name) for name in (f"{ALONE}:StandaloneBackend.submit", f"{ALONE}:StandaloneBackend.hold")),
     *(
         (NAMED, name)
-        for name in ("service.compact:prepare", "service.plan:run_unit_task", "service.compact:list_location")
+        for name in ("service.plan:prepare", "service.plan:run_unit_task", "service.compact:list_location")
     ),
-    (DRAINS, "service.compact:prepare"),
+    (DRAINS, "service.plan:prepare"),
     *((CLEANER, f"{ALONE}:StandaloneCleaning.{name}") for name in ("place", "requests_at", "plan", "end_cleaned")),
     *((CLEANER, name) for name in ("service.clean:list_location", "service.removals:remove_paths")),
     (ORPHANS, "service.orphans:find_unclaimed"),
