@@ -13,11 +13,12 @@ import os
 import pwd
 import re
 import stat
-from collections import OrderedDict
 from contextlib import suppress
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
+
+from cachetools import LRUCache
 
 from acidlib.acid.names import is_hidden
 from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError, RetryError
@@ -56,24 +57,17 @@ MAX_OPEN_FILES = 32
 """Input files that are open at a time. A bucket may have thousands, and a process may often open only 1,024."""
 
 
-class _OpenSources:
-    """The sources that hold a descriptor, the one longest unused first; at most `MAX_OPEN_FILES` hold one at a time."""
-
-    __slots__ = ("_sources",)
+class _OpenSources(LRUCache["LocalSource", None]):
+    """The sources that hold a descriptor, at most `MAX_OPEN_FILES`: for one more the longest unused is released."""
 
     def __init__(self) -> None:
-        self._sources: OrderedDict[LocalSource, None] = OrderedDict()
+        super().__init__(MAX_OPEN_FILES)
 
-    def add(self, source: LocalSource) -> None:
-        """Put a source that uses its descriptor now last; release the first one if there are too many."""
-        self._sources[source] = None
-        self._sources.move_to_end(source)
-        if len(self._sources) > MAX_OPEN_FILES:
-            next(iter(self._sources)).release()
-
-    def remove(self, source: LocalSource) -> None:
-        """Drop a source that has no descriptor any more."""
-        self._sources.pop(source, None)
+    def popitem(self) -> tuple[LocalSource, None]:
+        """Release the source that was longest unused."""
+        source, _ = super().popitem()
+        source.release()
+        return source, None
 
 
 class LocalSource:
@@ -111,7 +105,7 @@ class LocalSource:
                 raise RefusedError(f"Cannot read {path}: {NO_REGULAR_FILE}")
             raise CorruptError(f"Cannot read {path}: it has {status.st_size} bytes and was listed with {length}")
         self._identity = identity
-        self._others.add(self)
+        self._others[self] = None
 
     @property
     def descriptor(self) -> int:
@@ -121,7 +115,7 @@ class LocalSource:
         if self._descriptor < 0:
             self._open()
         else:
-            self._others.add(self)
+            self._others[self] = None
         return self._descriptor
 
     def read(self, offset: int, size: int) -> bytes:
@@ -150,7 +144,7 @@ class LocalSource:
         self._whole = None
         if self._descriptor >= 0:
             descriptor, self._descriptor = self._descriptor, -1
-            self._others.remove(self)
+            self._others.pop(self, None)
             with asking("close", self.name):
                 os.close(descriptor)
 
