@@ -14,7 +14,7 @@ from acidlib.api.arguments import in_python
 from acidlib.config.settings import Settings
 from acidlib.errors import AcidError
 from acidlib.report.notebook import NotebookBar, notebook_display
-from acidlib.report.progress import CalledProgress, LogLines, Progress, SilentProgress, Step, TerminalProgress
+from acidlib.report.progress import CalledProgress, LogLines, Progress, Step, TerminalProgress
 from acidlib.service.in_process import open_runner
 from acidlib.service.machine import Machine, Run
 from acidlib.service.services import Runner
@@ -81,7 +81,7 @@ class Caller:
     def progress(self, run: Run, shown: Shown = None) -> Progress:
         """Return what shows the progress of a run."""
         if shown is False:
-            return SilentProgress()
+            return Progress()
         if shown is not None:
             return CalledProgress(shown)
         if (display := notebook_display()) is not None:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from threading import RLock
 from types import TracebackType
-from typing import Protocol, TextIO
+from typing import TextIO
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn
@@ -84,8 +84,11 @@ class _Console(Console):
         raise
 
 
-class Progress(Protocol):
-    """What shows the progress of a run; several threads may use it at once."""
+class Progress:
+    """What shows the progress of a run; several threads may use it at once. This one shows nothing.
+
+    What a line would say of a place is its reason in the result. Warnings go to a logger.
+    """
 
     def start(self, title: str, total: int) -> None:
         """Begin a piece of work with a number of parts, and end the one before."""
@@ -98,22 +101,6 @@ class Progress(Protocol):
 
     def note(self, line: str, *, level: str = INFO, place: str | None = None) -> None:
         """Show one line about an event; `place` is the name of a table or partition."""
-
-
-class SilentProgress:
-    """Shows nothing; what a line would say of a place is its reason in the result. Warnings go to a logger."""
-
-    def start(self, title: str, total: int) -> None:
-        """Show nothing."""
-
-    def advance(self, done: int, *, detail: str = "") -> None:
-        """Show nothing."""
-
-    def finish(self) -> None:
-        """Show nothing."""
-
-    def note(self, line: str, *, level: str = INFO, place: str | None = None) -> None:
-        """Log a warning; nothing else."""
         if level == WARNING:
             logging.getLogger("acidlib").warning("%s", LogLines().line(line, place=place))
 
@@ -144,8 +131,11 @@ class Step:
     place: str | None = None
 
 
-class CalledProgress:
-    """Gives each event to a callback, one after the other. An error of the callback is a warning, and its last call."""
+class CalledProgress(Progress):
+    """Gives each event to a callback, one after the other; how far a piece of work came, its last step says.
+
+    An error of the callback is a warning, and its last call.
+    """
 
     def __init__(self, callback: Callable[[Step], object]) -> None:
         self._callback: Callable[[Step], object] | None = callback
@@ -173,16 +163,13 @@ class CalledProgress:
             self._step = replace(self._step, done=done, detail=detail)
             self._report(self._step)
 
-    def finish(self) -> None:
-        """Report nothing: the last step says how far the work came."""
-
     def note(self, line: str, *, level: str = INFO, place: str | None = None) -> None:
         """Report a line."""
         with self._lock:
             self._report(replace(self._step, note=line, level=level, place=place))
 
 
-class TerminalProgress:
+class TerminalProgress(Progress):
     """Progress as a bar on a terminal; elsewhere as a plain line each half minute and at the end of a piece of work.
 
     stream  standard error when None
