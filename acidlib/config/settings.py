@@ -12,6 +12,7 @@ import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Self
 
 from acidlib.config.files import expand, read_bytes, read_site
 from acidlib.config.keys import BY_NAME, CONNECTION_NAMES, KEYS, NAMESPACES, Key, Kind, Spelling, find_key, is_hives
@@ -23,30 +24,28 @@ Value = int | float | str
 
 
 class Layer(enum.IntEnum):
-    """A source of values; a higher one wins."""
+    """A source of values; a higher one wins. Its `label` is its name for people."""
 
-    BUILT_IN = 0
-    HIVE_SITE = 1
-    METASTORE_SITE = 2
-    TOML = 3
-    DATABASE = 4
-    TABLE = 5
-    COMMAND_LINE = 6
+    BUILT_IN = 0, "default"
+    HIVE_SITE = 1, "hive-site.xml"
+    METASTORE_SITE = 2, "metastore-site.xml"
+    TOML = 3, "acidlib.toml"
+    DATABASE = 4, "database property"
+    TABLE = 5, "table property"
+    COMMAND_LINE = 6, "--set"
 
-    @property
-    def label(self) -> str:
-        """The name of the source, for people."""
-        return _LABELS[self]
+    label: str
+
+    def __new__(cls, rank: int, label: str) -> Self:
+        layer = int.__new__(cls, rank)
+        layer._value_, layer.label = rank, label
+        return layer
 
 
 _MAX_TOML_BYTES, _MAX_DOTS = 256 << 10, 100
 """Bytes of a TOML file, and dots in one of its lines."""
 _HADOOPS = ("dfs.", "fs.", "hadoop.")
 """Prefixes of Hadoop's properties, which are no settings."""
-_LABELS = (
-    *("default", "hive-site.xml", "metastore-site.xml", "acidlib.toml"),
-    *("database property", "table property", "--set"),
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,7 +23,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from acidlib.acid.names import Calls, Generation
 from acidlib.acid.write_ids import ValidWriteIdList
@@ -284,47 +284,41 @@ class CompactionType(enum.Enum):
 
 
 class State(enum.Enum):
-    """The state of a request; the value is the letter in the queue's tables."""
+    """The state of a request; the value is the letter in the queue's tables.
 
-    INITIATED = "i"
-    WORKING = "w"
-    READY_FOR_CLEANING = "r"
-    FAILED = "f"
-    SUCCEEDED = "s"
-    ATTEMPTED = "a"
-    REFUSED = "c"
-    ABORTED = "x"
+    label  the name SHOW COMPACTIONS prints (for `a`, the name of Hive 4; see `label_of`)
+    """
 
-    @property
-    def label(self) -> str:
-        """The name SHOW COMPACTIONS prints (for `a`, the name of Hive 4; see `label_of`)."""
-        return _LABELS[self]
+    INITIATED = "i", "initiated"
+    WORKING = "w", "working"
+    READY_FOR_CLEANING = "r", "ready for cleaning"
+    FAILED = "f", "failed"
+    SUCCEEDED = "s", "succeeded"
+    ATTEMPTED = "a", "did not initiate"
+    REFUSED = "c", "refused"
+    ABORTED = "x", "aborted"
+
+    _value_: str
+    label: str
+
+    def __new__(cls, letter: str, label: str) -> Self:
+        state = object.__new__(cls)
+        state._value_, state.label = letter, label
+        return state
 
     def label_of(self, generation: Calls) -> str:
         """Return the name that Hive of a generation prints: `a` was `attempted` in Hive 3.1."""
         if self is State.ATTEMPTED and generation == Generation.HIVE3:
             return "attempted"
-        return _LABELS[self]
+        return self.label
 
     @classmethod
     def parse(cls, text: str) -> State:
         """Return the state of a letter or a shown name; raises RefusedError for anything else."""
         for state in cls:
-            if text == state.value or text == _LABELS[state] or (text == "attempted" and state is State.ATTEMPTED):
+            if text == state.value or text == state.label or (text == "attempted" and state is State.ATTEMPTED):
                 return state
         raise RefusedError(f"Cannot handle a compaction in state {text!r}: there is no such state")
-
-
-_LABELS = {
-    State.INITIATED: "initiated",
-    State.WORKING: "working",
-    State.READY_FOR_CLEANING: "ready for cleaning",
-    State.FAILED: "failed",
-    State.SUCCEEDED: "succeeded",
-    State.ATTEMPTED: "did not initiate",
-    State.REFUSED: "refused",
-    State.ABORTED: "aborted",
-}
 
 
 _COMMIT_NOTE = re.compile(r"acid:(\d+):(\d+)", re.ASCII)
