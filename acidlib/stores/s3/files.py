@@ -39,7 +39,7 @@ from acidlib.datafiles import SinkFile, SourceFile
 from acidlib.errors import AcidError, ConflictError, CorruptError, DefectError, RefusedError, RetryError
 from acidlib.memory import DEFAULT_MEMORY, Memory
 from acidlib.model.uploads import Part, StagedUpload
-from acidlib.stores.filesystem import MAX_DEPTH, TOO_DEEP, Entry, Pace, require_few, safe_parts
+from acidlib.stores.filesystem import MAX_DEPTH, TOO_DEEP, Entry, FileSystem, Pace, require_few, safe_parts
 from acidlib.stores.s3.client import (
     CONFLICT_PAUSES,
     CONFLICT_TRIES,
@@ -56,7 +56,7 @@ from acidlib.wording import plural
 _REMOVED_AT_ONCE = 1000
 
 
-class S3FileSystem:
+class S3FileSystem(FileSystem):
     """The objects of one bucket, by paths `s3a://bucket/key`. It holds no connection and may be pickled."""
 
     __slots__ = ("_bucket",)
@@ -135,10 +135,6 @@ class S3FileSystem:
             raise missing(f"Cannot list {path}: there is no object below it")
         entries += map(_directory, directories)
         return tuple(sorted(entries, key=lambda entry: entry.path))
-
-    def identity(self, path: str, *, missing: type[AcidError] = CorruptError) -> str:  # noqa: ARG002 - see there
-        """Return an empty text."""
-        return ""
 
     def read(self, path: str, *, missing: type[AcidError] = CorruptError) -> bytes:
         with self._bucket.raising("read", path, missing=missing):
