@@ -266,22 +266,14 @@ class Windows(LRUCache["tuple[S3Source, int]", bytes]):
 class S3Source:
     """An object of a known logical length. All reads are of the version that the first request saw."""
 
-    def __init__(
-        self,
-        bucket: Bucket,
-        path: str,
-        length: int,
-        windows: Windows,
-        version: str | None = None,
-        memory: Memory = DEFAULT_MEMORY,
-    ) -> None:
+    def __init__(self, bucket: Bucket, path: str, length: int, windows: Windows, memory: Memory) -> None:
         self.name = path
         self.length = length
         self.memory = memory
         self.bucket = bucket
         self.key = bucket.key(path)
         self._windows = windows
-        self._version = version
+        self._version: str | None = None
         self._ahead = FIRST_AHEAD
         self._end = -1
 
@@ -779,7 +771,7 @@ class S3DataFiles(TaskFiles):
         """
         if path in self._sinks:
             return _OwnSource(self._sinks[path], length, self.memory)
-        return S3Source(self._bucket, path, length, self._windows, memory=self.memory)
+        return S3Source(self._bucket, path, length, self._windows, self.memory)
 
     def output_path(self, staging: str, directory: str, file: str, attempt: str) -> str:
         """Return a path by which this task creates and reads the file; there is no object of that name."""
