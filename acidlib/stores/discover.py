@@ -7,7 +7,7 @@ directories. Skipped directories are returned with the reason.
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from itertools import takewhile
 from typing import Protocol, TypeVar
@@ -88,15 +88,15 @@ def discover_warehouse(
     A directory that cannot be listed is skipped with its reason, so that it does not hide the others. Raises
     `RefusedError` when the root itself is not a directory, or is a table.
     """
-    look = partial(_content, fs)
-    skipped: Skipped = {}
-    (top,) = _subdirectories([root], each(look, [root]), skipped).values()
+    discovery = _Discovery(fs, each)
+    skipped = discovery.skipped
+    (top,) = discovery.subdirectories([root]).values()
     if isinstance(top, AcidError):
         raise top
     parts = [path for path in top if is_acid_directory_name(path.name) or is_partition_directory(path.name)]
     skipped |= dict.fromkeys(parts, _PART)
     databases = [path for path in top if path not in skipped and path.name.lower().endswith(_DATABASE_SUFFIX)]
-    below = _subdirectories(databases, each(look, databases), skipped)
+    below = discovery.subdirectories(databases)
     skipped |= {path: str(error) for path, error in below.items() if isinstance(error, AcidError)}
     candidates: list[Location] = []
     for path in top:
@@ -104,8 +104,15 @@ def discover_warehouse(
         if path not in skipped and not isinstance(inside, AcidError):
             candidates += inside
     tables: list[TableLocation] = []
-    for path, content in zip(candidates, each(look, candidates), strict=True):
-        _take(fs, path, content, each, tables, skipped)
+    for path, content in zip(candidates, discovery.look(candidates), strict=True):
+        try:
+            if isinstance(content, AcidError):
+                raise content
+            tables.append(discovery.table(path, content))
+        except _NoTable as reason:
+            skipped[path] = str(reason)
+        except Exception as error:
+            skipped[path] = str(known_error(error, f"read {path}"))
     part = next((location for location, reason in skipped.items() if reason == _PART), None)
     if part is not None and not tables:
         raise RefusedError(f"Cannot look for tables in {root}: {part}: {_PART}; --location names a table")
@@ -137,27 +144,24 @@ def discover_location(
     def named(location: Location) -> _Content:
         return _content(fs, location, missing=RefusedError if fs.exists(str(location)) else MissingError)
 
+    discovery = _Discovery(fs, each, may_be_empty=may_be_empty, is_stated=is_stated)
     (content,) = each(named, [location])
     if isinstance(content, AcidError):
         raise content
     is_place = content.has_acid or (may_be_empty and content.is_empty)
     if not is_place and not (is_stated and content.has_files and not is_acid_directory_name(location.name)):
-        if content.levels:
-            table_or_reason: TableLocation | str = _partitioned(
-                fs, location, content, each, {}, may_be_empty=may_be_empty, is_stated=is_stated
-            )
-        elif content.has_files or content.others or content.unusable:
-            below = None if content.has_files else _tables_below(fs, location, content, each) or _NOTHING
-            table_or_reason = below or _NOT_PROVEN
-        else:
+        if content.is_empty:
             raise MissingError(f"Cannot read {location}: it is empty")
-        if isinstance(table_or_reason, TableLocation):
-            return table_or_reason
-        raise RefusedError(f"Cannot read {location}: {table_or_reason}")
+        try:
+            if content.levels:
+                return discovery.partitioned(location, content)
+            raise _NoTable(_NOT_PROVEN if content.has_files else discovery.tables_below(location, content) or _NOTHING)
+        except _NoTable as reason:
+            raise RefusedError(f"Cannot read {location}: {reason}") from None
     values: list[str] = []
     table = location
     while not table.parent.is_root and is_partition_directory(table.name):
-        (parent,) = each(partial(_content, fs), [table.parent])
+        (parent,) = discovery.look([table.parent])
         # a parent that may not be listed says nothing against the partition's name
         if isinstance(parent, _Content) and not parent.levels:
             break
@@ -167,114 +171,118 @@ def discover_location(
     return TableLocation(ref=_named(table), location=table, partitions=((name, location),))
 
 
-def _tables_below(fs: FileSystem, location: Location, content: _Content, each: Each) -> str | None:
-    """Return that a directory holds tables, or databases, and what to name instead; None for any other directory."""
-    databases = [name for name in content.others if name.lower().endswith(_DATABASE_SUFFIX)]
-    if databases:
-        return f"it is a directory of databases, such as {databases[0]}; name a table, or use --warehouse and --table"
-    for name in content.others:
-        (below,) = each(partial(_content, fs), [location.child(name)])
-        if isinstance(below, _Content) and (below.has_acid or below.levels):
-            return f"it is a directory of tables, such as {name}; name one of them, or use --warehouse and --table"
-    return None
+class _NoTable(Exception):  # noqa: N818 - the reason why a directory is no table, for its caller
+    """A directory is no table; the text is the reason."""
 
 
-def _take(
-    fs: FileSystem,
-    path: Location,
-    content: _Content | AcidError,
-    each: Each,
-    tables: list[TableLocation],
-    skipped: Skipped,
-) -> None:
-    """Add the table at a path to the tables, or the path to the skipped directories."""
-    try:
-        if isinstance(content, AcidError):
-            raise content
+@dataclass(frozen=True, slots=True)
+class _Discovery:
+    """One look for tables, and the directories that it has skipped; see `discover_location`."""
+
+    fs: FileSystem
+    each: Each
+    _: KW_ONLY
+    may_be_empty: bool = False
+    is_stated: bool = False
+    skipped: Skipped = field(default_factory=dict)
+
+    def look(self, places: Sequence[Location]) -> Sequence[_Content | AcidError]:
+        """Return the contents of directories."""
+        return self.each(partial(_content, self.fs), places)
+
+    def subdirectories(self, paths: Sequence[Location]) -> dict[Location, list[Location] | AcidError]:
+        """Return the directories in each path, or why they are not known; skip links."""
+        inside: dict[Location, list[Location] | AcidError] = {}
+        for path, content in zip(paths, self.look(paths), strict=True):
+            if isinstance(content, AcidError):
+                inside[path] = content
+                continue
+            self._skip_unusable(path, content)
+            inside[path] = [path.child(name) for name in sorted((*content.levels, *content.others))]
+        return inside
+
+    def _skip_unusable(self, path: Location, content: _Content) -> None:
+        self.skipped.update((path.child(name), reason) for name, reason in content.unusable)
+
+    def tables_below(self, location: Location, content: _Content) -> str | None:
+        """Return that a directory holds tables, or databases, and what to name instead; None for any other one."""
+        databases = [name for name in content.others if name.lower().endswith(_DATABASE_SUFFIX)]
+        if databases:
+            return (
+                f"it is a directory of databases, such as {databases[0]}; name a table, or use --warehouse and --table"
+            )
+        for name in content.others:
+            (below,) = self.look([location.child(name)])
+            if isinstance(below, _Content) and (below.has_acid or below.levels):
+                return f"it is a directory of tables, such as {name}; name one of them, or use --warehouse and --table"
+        return None
+
+    def table(self, path: Location, content: _Content) -> TableLocation:
+        """Return the table at a path, or raise why there is none."""
         if content.has_acid:
-            tables.append(TableLocation(ref=_named(path), location=path, partitions=((None, path),)))
-            return
-        table_or_reason: TableLocation | str = _NOT_PROVEN if content.has_files else _NOTHING
+            return TableLocation(ref=_named(path), location=path, partitions=((None, path),))
         if content.levels:
-            table_or_reason = _partitioned(fs, path, content, each, skipped)
-    except Exception as error:
-        table_or_reason = str(known_error(error, f"read {path}"))
-    if isinstance(table_or_reason, TableLocation):
-        tables.append(table_or_reason)
-    else:
-        skipped[path] = table_or_reason
+            return self.partitioned(path, content)
+        raise _NoTable(_NOT_PROVEN if content.has_files else _NOTHING)
 
+    def partitioned(self, path: Location, content: _Content) -> TableLocation:
+        """Return a partitioned table, or raise why the directory is none."""
+        leaves: list[tuple[tuple[str, ...], _Content | AcidError]] = []
+        self._walk_levels(path, (), content, leaves)
+        known = [(values, leaf) for values, leaf in leaves if isinstance(leaf, _Content)]
+        errors = {values: leaf for values, leaf in leaves if isinstance(leaf, AcidError)}
+        filled = [values for values, leaf in known if not leaf.is_empty]
+        is_proven = any(leaf.has_acid or (self.is_stated and leaf.has_files) for _, leaf in known)
+        if not is_proven and (filled or not self.may_be_empty or errors):
+            raise next(iter(errors.values()), _NoTable(_NOTHING))
+        keys = {_keys(values) for values in filled or (values for values, _ in known)}
+        if len(keys) > 1:
+            shown = " and ".join(sorted("/".join(key) for key in keys))
+            raise _NoTable(f"its partitions have different keys: {shown}")
+        partitions = []
+        for values, _ in leaves:
+            here = path.child("/".join(values))
+            if _keys(values) in keys:
+                partitions.append((PartitionName.parse("/".join(values)), here))
+            elif values in errors:
+                raise errors[values]  # partitions may lie below it
+            else:
+                self.skipped[here] = "it is empty"
+        return TableLocation(ref=_named(path), location=path, partitions=tuple(partitions))
 
-def _partitioned(
-    fs: FileSystem,
-    path: Location,
-    content: _Content,
-    each: Each,
-    skipped: Skipped,
-    *,
-    may_be_empty: bool = False,
-    is_stated: bool = False,
-) -> TableLocation | str:
-    """Return a partitioned table, or why the directory is none."""
-    leaves: list[tuple[tuple[str, ...], _Content | AcidError]] = []
-    _walk_levels(lambda places: each(partial(_content, fs), places), path, (), content, leaves, skipped)
-    known = [(values, leaf) for values, leaf in leaves if isinstance(leaf, _Content)]
-    errors = {values: leaf for values, leaf in leaves if isinstance(leaf, AcidError)}
-    filled = [values for values, leaf in known if not leaf.is_empty]
-    is_proven = any(leaf.has_acid or (is_stated and leaf.has_files) for _, leaf in known)
-    if not is_proven and (filled or not may_be_empty or errors):
-        if errors:
-            raise next(iter(errors.values()))
-        return _NOTHING
-    keys = {_keys(values) for values in filled or (values for values, _ in known)}
-    if len(keys) > 1:
-        shown = " and ".join(sorted("/".join(key) for key in keys))
-        return f"its partitions have different keys: {shown}"
-    partitions = []
-    for values, _ in leaves:
-        here = path.child("/".join(values))
-        if _keys(values) in keys:
-            partitions.append((PartitionName.parse("/".join(values)), here))
-        elif values in errors:
-            raise errors[values]  # partitions may lie below it
-        else:
-            skipped[here] = "it is empty"
-    return TableLocation(ref=_named(path), location=path, partitions=tuple(partitions))
+    def _walk_levels(
+        self,
+        root: Location,
+        values: tuple[str, ...],
+        content: _Content,
+        leaves: list[tuple[tuple[str, ...], _Content | AcidError]],
+    ) -> None:
+        """Gather the partitions. One that cannot be listed, or has just gone, is reported where it is listed again.
+
+        RefusedError for more directories than a place may have: the other tables would wait for them.
+        """
+        here = root.child("/".join(values)) if values else root
+        self._skip_unusable(here, content)
+        if not content.levels:
+            leaves.append((values, content))
+            return
+        if len(values) == MAX_DEPTH:
+            leaves.append((values, RefusedError(f"Cannot list {here}: {TOO_DEEP}")))
+            return
+        require_few(str(root), len(leaves) + len(content.levels))
+        for name in content.others:
+            self.skipped[here.child(name)] = "it lies beside partitions and is none itself"
+        below = self.look([here.child(name) for name in content.levels])
+        for name, leaf in zip(content.levels, below, strict=True):
+            if isinstance(leaf, AcidError):
+                leaves.append(((*values, name), leaf))
+            else:
+                self._walk_levels(root, (*values, name), leaf, leaves)
 
 
 def _keys(values: tuple[str, ...]) -> tuple[str, ...]:
     """Return the partition keys of a path, in lower case."""
     return tuple(key.lower() for key, _ in PartitionName.parse("/".join(values)).pairs)
-
-
-def _walk_levels(
-    look: Callable[[Sequence[Location]], Sequence[_Content | AcidError]],
-    root: Location,
-    values: tuple[str, ...],
-    content: _Content,
-    leaves: list[tuple[tuple[str, ...], _Content | AcidError]],
-    skipped: Skipped,
-) -> None:
-    """Gather the partitions. One that cannot be listed, or has just gone, is reported where it is listed again.
-
-    RefusedError for more directories than a place may have: the other tables would wait for them.
-    """
-    here = root.child("/".join(values)) if values else root
-    skipped |= {here.child(name): reason for name, reason in content.unusable}
-    if not content.levels:
-        leaves.append((values, content))
-        return
-    if len(values) == MAX_DEPTH:
-        leaves.append((values, RefusedError(f"Cannot list {here}: {TOO_DEEP}")))
-        return
-    require_few(str(root), len(leaves) + len(content.levels))
-    for name in content.others:
-        skipped[here.child(name)] = "it lies beside partitions and is none itself"
-    for name, below in zip(content.levels, look([here.child(name) for name in content.levels]), strict=True):
-        if isinstance(below, AcidError):
-            leaves.append(((*values, name), below))
-        else:
-            _walk_levels(look, root, (*values, name), below, leaves, skipped)
 
 
 def _content(fs: FileSystem, path: Location, *, missing: type[AcidError] = RefusedError) -> _Content:
@@ -290,20 +298,6 @@ def _content(fs: FileSystem, path: Location, *, missing: type[AcidError] = Refus
         others=tuple(name for name in directories if name not in levels),
         unusable=tuple((entry.name, entry.problem or _LINK) for entry in entries if entry.problem or entry.is_symlink),
     )
-
-
-def _subdirectories(
-    paths: Sequence[Location], contents: Sequence[_Content | AcidError], skipped: Skipped
-) -> dict[Location, list[Location] | AcidError]:
-    """Return the directories in each path, or why they are not known; add links to the skipped directories."""
-    inside: dict[Location, list[Location] | AcidError] = {}
-    for path, content in zip(paths, contents, strict=True):
-        if isinstance(content, AcidError):
-            inside[path] = content
-            continue
-        skipped |= {path.child(name): reason for name, reason in content.unusable}
-        inside[path] = [path.child(name) for name in sorted((*content.levels, *content.others))]
-    return inside
 
 
 def table_above(warehouse: Location, path: Location) -> Location:
