@@ -18,14 +18,18 @@ SERVICE = f"hive/{HOST}"
 """Whom clients with Kerberos log in to."""
 RELEASES = {Generation.HIVE3: "3.1.3", Generation.HIVE4: "4.0.1"}
 MAIN = "org.apache.hadoop.hive.metastore.HiveMetaStore"
-# so that it looks every second for transactions and locks without a heartbeat
+# so that it looks every second for transactions and locks without a heartbeat, and for those that may be forgotten
 _HOUSEKEEPING: Mapping[Generation, Mapping[str, str]] = {
     Generation.HIVE3: {
         "hive.timedout.txn.reaper.interval": "1s",
         # Hive 3.1 (HiveMetaStore.startRemoteOnlyTasks) runs it only where the initiator is on; these tasks run always
         "metastore.task.threads.always": "org.apache.hadoop.hive.metastore.txn.AcidHouseKeeperService",
     },
-    Generation.HIVE4: {"metastore.housekeeping.threads.on": "true", "metastore.acid.housekeeper.interval": "1s"},
+    Generation.HIVE4: {
+        "metastore.housekeeping.threads.on": "true",
+        "metastore.acid.housekeeper.interval": "1s",
+        "metastore.acid.txn.cleaner.interval": "1s",  # forgets transactions that were rolled back, and wrote nothing
+    },
 }
 _FEW_CONNECTIONS: Mapping[Generation, Mapping[str, str]] = {
     Generation.HIVE3: {"hikari.minimumIdle": "1"},
