@@ -49,6 +49,14 @@ HIVESERVER = {
 }
 
 
+@pytest.fixture(scope="module", autouse=True)
+def nobody_waits_between_attempts() -> Iterator[None]:
+    """A metastore that did not answer is asked again almost at once; how long after, the tests of connections know."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("acidlib.metastore.connection._MAX_WAIT_SECONDS", 0.1)
+        yield
+
+
 @pytest.fixture
 def jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Jobs:
     """The jobs, without Spark, on a new queue."""

@@ -1238,9 +1238,8 @@ def test_a_table_that_is_made_again_before_it_is_cleaned_loses_nothing(both: Sit
 
 
 @pytest.fixture
-def gated(both: Site, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Site, Gate]]:
-    """A metastore that the jobs can be cut off from; what they repeat does not wait long."""
-    monkeypatch.setattr("acidlib.metastore.connection._MAX_WAIT_SECONDS", 0.1)
+def gated(both: Site) -> Iterator[tuple[Site, Gate]]:
+    """A metastore that the jobs can be cut off from."""
     gate = Gate(both.metastore.uri)
     yield replace(both, gate=gate), gate
     gate.cut()

@@ -137,11 +137,6 @@ def test_what_is_refused_leaves_nothing_locked(lake: Lake) -> None:
     assert (locks(lake, made), open_readers(lake)) == ([], before)
 
 
-def test_a_metastore_that_does_not_answer_can_be_tried_again() -> None:
-    with pytest.raises(acidlib.RetryError):
-        acidlib.connect("thrift://localhost:1").table("snapshots.no").snapshot()
-
-
 @GENERATIONS
 def test_a_snapshot_stays_what_it_was(lake: Lake) -> None:
     """Later writes, and those of transactions that were open, are no part of it."""

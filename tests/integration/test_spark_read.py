@@ -113,6 +113,7 @@ def test_the_rows_of_a_snapshot(session: SparkSession, crud: Opener) -> None:
     assert rows(crud.dataframe(session)) == [(2, "b-updated"), (4, "d"), (5, "e")]
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("row_ids", [False, True])
 @pytest.mark.parametrize("name", ["hive3/d_types", "hive4/all_types", "hive3/b_part", "hive3/i_evol"])
 def test_every_type_in_both_ways(session: SparkSession, tmp_path: Path, name: str, row_ids: bool) -> None:
@@ -349,14 +350,10 @@ def test_a_load_without_a_query_is_released(
     ("options", "path", "message"),
     [
         ({"colums": "id"}, "db.t", "Cannot read with the option colums: hive_acid knows metastore, columns"),
-        ({}, "t", "Cannot load t: name a table as DB.NAME, or a location"),
-        ({"allCommitted": "true"}, "db.t", "Cannot read db.t with the option allCommitted"),
-        ({"rowIds": "perhaps"}, "db.t", "Cannot read with rowIds=perhaps: it is true or false"),
-        ({"columns": "no_such"}, None, "no_such"),
         ({"where": "id = = 2"}, None, "id = = 2"),
     ],
 )
-def test_wrong_options(
+def test_what_refuses_a_load_is_told_by_spark(
     session: SparkSession, source: Opener, options: dict[str, str], path: str | None, message: str
 ) -> None:
     with pytest.raises(PySparkException) as raised:

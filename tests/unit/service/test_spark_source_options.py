@@ -70,6 +70,7 @@ def test_the_meaning_of_options(options: dict[str, str], meant: SourceOptions) -
         ({"path": "db.t", "allCommitted": "true"}, "option allCommitted: it is not for a table of a metastore"),
         ({"path": "/t", "metastore": "thrift://h:1"}, "option metastore: it is not for a location"),
         ({"path": "/t", "allCommitted": "maybe"}, "Cannot read with allCommitted=maybe: it is true or false"),
+        ({"path": "db.t", "rowIds": "perhaps"}, "Cannot read with rowIds=perhaps: it is true or false"),
         ({"path": "/t", "tableKind": "both"}, "Cannot read with tableKind=both: it is full or insert-only"),
         ({"path": "/t", "hiveVersion": "2"}, "Cannot read with hiveVersion=2: it is 3 or 4"),
     ],
