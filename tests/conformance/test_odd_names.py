@@ -54,6 +54,7 @@ def originals(location: Path) -> None:
     tables.write_dir(location, tables.delta_name(2, 2, delete=True), COLUMNS, tables.deletes(2, keys), STRIPES)
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("settings", SETTINGS)
 @pytest.mark.parametrize("generation", [3, 4])
 @pytest.mark.parametrize("kind", KINDS)
@@ -135,6 +136,7 @@ def statements(location: Path) -> None:
     tables.write_dir(location, tables.delta_name(6, 6, 4095, delete=True), COLUMNS, tables.deletes(6, keys), STRIPES)
 
 
+@pytest.mark.pairs
 @pytest.mark.java
 @pytest.mark.parametrize("settings", SETTINGS)
 @pytest.mark.parametrize("generation", [3, 4])
@@ -158,6 +160,7 @@ HIGH = (9_999_998, 9_999_999, 10_000_000, 10_000_001, 99_999_999, 100_000_000, 1
 ABORTED = 100_000_000
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("settings", SETTINGS)
 @pytest.mark.parametrize("generation", [3, 4])
 @pytest.mark.parametrize("kind", KINDS)

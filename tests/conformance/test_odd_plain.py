@@ -25,6 +25,7 @@ def plain(what: str, count: int, first: int) -> bytes:
     return change(tables.orc_bytes(COLUMNS, [row(first + i) for i in range(count)], layout))
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("settings", SETTINGS)
 @pytest.mark.parametrize("generation", [3, 4])
 @pytest.mark.parametrize("kind", KINDS)

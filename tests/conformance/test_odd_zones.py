@@ -58,6 +58,7 @@ def zoned_table(location: Path) -> None:
     tables.write_dir(location, name, COLUMNS, tables.deletes(last, keys))
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("settings", SETTINGS)
 @pytest.mark.parametrize("generation", [3, 4])
 @pytest.mark.parametrize("kind", KINDS)

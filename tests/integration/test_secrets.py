@@ -29,6 +29,7 @@ WORDS = {
 }
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("url", [pytest.param(url, id=name) for name, url in URLS.items()])
 @pytest.mark.parametrize("job", WORDS)
 @pytest.mark.parametrize("more", [(), ("--debug",), ("--output", "json")], ids=["text", "debug", "json"])
