@@ -21,20 +21,11 @@ from acidlib.scan.read import read_table
 from acidlib.scan.splits import Scan
 from acidlib.stores.stores import Stores
 from conformance.test_conversions import HIVE_CHANGES, REFUSED, drawn, schema
+from conformance.test_snapshot_plain import in_microseconds
 
 pytestmark = [pytest.mark.java, pytest.mark.live]
 
 GENERATIONS = pytest.mark.parametrize("generation", [3, 4])
-
-
-def in_microseconds(value: Any) -> Any:
-    """A value of Hive's as Spark has it."""
-    if isinstance(value, tuple):
-        return tuple(map(in_microseconds, value))
-    if isinstance(value, str) and value.startswith("t:"):
-        _, seconds, nanos = value.split(":")
-        return f"t:{seconds}:{int(nanos) // 1000 * 1000}"
-    return value
 
 
 def sorted_maps(value: Any) -> Any:

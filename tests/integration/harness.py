@@ -31,11 +31,12 @@ from servers.java import SMALL
 from acidlib.cli import jobs
 from acidlib.metastore.options import KerberosLogin
 from acidlib.queue.sql import SqlQueue
+from acidlib.service import plan
 from acidlib.service.machine import Machine
 from acidlib.service.services import Runner
 from acidlib.service.spark import SparkRunner, hadoop_in_jvm
 from acidlib.service.spark_driver import SparkOptions
-from acidlib.stores.renaming.store import RenameStage
+from acidlib.stores.renaming.store import RenameStage, RenameStore
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -300,6 +301,19 @@ def at_time(monkeypatch: Any, seconds: float) -> None:
     """Let jobs, and the file system as far as claims can tell, believe that it is so many seconds later than it is."""
     claims_at_time(monkeypatch, seconds)
     monkeypatch.setattr(AROUND, "clock", lambda: time.time() + seconds)
+
+
+def once_before(patch: pytest.MonkeyPatch, step: str, action: Callable[[], object]) -> None:
+    """Let something happen right before a step of the next run."""
+    module = {"file_task": plan, "stage": RenameStore}.get(step, RenameStage)
+    real, left = getattr(module, step), [action]
+
+    def wrapped(*arguments: Any, **more: Any) -> Any:
+        if left:
+            left.pop()()
+        return real(*arguments, **more)
+
+    patch.setattr(module, step, wrapped)
 
 
 def left_at_publication(monkeypatch: Any) -> dict[str, bytes]:

@@ -7,7 +7,6 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hdfs_tables import downloaded, uploaded
@@ -17,10 +16,8 @@ from servers.hdfs import Hdfs
 
 from acidlib.location import Location
 from acidlib.points import Point
-from acidlib.service import plan
-from acidlib.stores.renaming.store import RenameStage, RenameStore
 from integration.children import stopped_at
-from integration.harness import AROUND, Jobs, Ran, fixture
+from integration.harness import AROUND, Jobs, Ran, fixture, once_before
 
 pytestmark = pytest.mark.live
 
@@ -170,19 +167,6 @@ def test_a_cleaner_without_a_name_node_comes_again(whole: Hdfs, jobs: Jobs, tabl
 
 
 # --- faults on the way ------------------------------------------------------------------------------------------------
-
-
-def once_before(patch: pytest.MonkeyPatch, step: str, action: Callable[[], object]) -> None:
-    """Let something happen right before a step of the next run."""
-    module = {"file_task": plan, "stage": RenameStore}.get(step, RenameStage)
-    real, left = getattr(module, step), [action]
-
-    def wrapped(*arguments: Any, **more: Any) -> Any:
-        if left:
-            left.pop()()
-        return real(*arguments, **more)
-
-    patch.setattr(module, step, wrapped)
 
 
 @contextlib.contextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import signal
 import subprocess
 import sys
 import time
@@ -19,7 +18,6 @@ from judges.tables import Transaction
 from long_runs import amount
 from pyspark.sql import DataFrame, SparkSession
 from servers.fleet import Servers
-from servers.java import SMALL
 from servers.metastore import Metastore
 from servers.sql import Session
 
@@ -30,7 +28,7 @@ from acidlib.service import holds
 from acidlib.service import snapshot as snapshots
 from acidlib.service.surroundings.hive4 import Hive4Hold
 from integration.conftest import started
-from integration.harness import Jobs
+from integration.harness import Jobs, session_of_a_program
 from integration.hive4_jobs import Service, wait_for
 from integration.hive4_model import ABORTED, ACID_ROW, Lake, Made, rows
 
@@ -231,25 +229,10 @@ def test_readers_beside_transactions_compactions_and_cleanings(
 
 
 @pytest.fixture
-def session(monkeypatch: pytest.MonkeyPatch) -> Iterator[SparkSession]:
+def session() -> Iterator[SparkSession]:
     """A session of a program, which stops it itself."""
-    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
-    monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
-    settings = {
-        "spark.driver.extraJavaOptions": " ".join(SMALL),
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-    }
-    builder = SparkSession.builder.master("local[1]")
-    for name, text in settings.items():
-        builder = builder.config(name, text)
-    handler = signal.getsignal(signal.SIGINT)
-    made = builder.getOrCreate()
-    try:
+    with session_of_a_program({}) as made:
         yield made
-    finally:
-        made.stop()
-        signal.signal(signal.SIGINT, handler)
 
 
 @pytest.mark.spark

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import struct
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,6 @@ from judges import tables
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from servers.hdfs import Hdfs
-from servers.java import SMALL
 from servers.s3 import S3Server
 from servers.s3_proxy import Relay
 from store_tables import StoreTables
@@ -25,7 +23,7 @@ import acidlib
 from acidlib.api.caller import Caller
 from acidlib.errors import CorruptError
 from acidlib.location import HDFS, S3, Location
-from integration.harness import AROUND, IN_PROCESS, TASKS_PATH
+from integration.harness import AROUND, IN_PROCESS, session_of_a_program
 
 pytestmark = [pytest.mark.live, pytest.mark.spark]
 
@@ -197,25 +195,10 @@ def session(s3_server: S3Server, hdfs: Hdfs) -> Iterator[SparkSession]:
         f"dfs.ha.namenodes.{LAKE}": "one",
         f"dfs.namenode.rpc-address.{LAKE}.one": hdfs.authority,
     }
-    settings = {
-        "spark.driver.extraJavaOptions": " ".join(SMALL),
-        "spark.executorEnv.PYTHONPATH": TASKS_PATH,
-        "spark.master": "local[2]",
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        **{f"spark.hadoop.{name}": text for name, text in (s3_server.properties() | service).items()},
-    }
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", TASKS_PATH)
-        patch.setenv("PYSPARK_PYTHON", sys.executable)
-        patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
-        builder = SparkSession.builder
-        for name, text in settings.items():
-            builder = builder.config(name, text)
-        with builder.getOrCreate() as made:
-            made.sparkContext.setLogLevel("OFF")
-            acidlib.register(made)
-            yield made
+    conf = {f"spark.hadoop.{name}": text for name, text in (s3_server.properties() | service).items()}
+    with session_of_a_program(conf) as made:
+        acidlib.register(made)
+        yield made
 
 
 @in_each_store

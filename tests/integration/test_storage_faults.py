@@ -5,19 +5,16 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from judges import merge
 from mounts import unmount
 
-from acidlib.service import plan
-from acidlib.stores.renaming.store import RenameStage, RenameStore
 from integration.children import without_rights
-from integration.harness import Jobs, added, at_time, fixture, names, tree, visible
+from integration.harness import Jobs, added, at_time, fixture, names, once_before, tree, visible
 from integration.test_kill_points import settle
 
 ALL = ("--all-committed",)
@@ -106,19 +103,6 @@ def test_a_full_disk_keeps_the_cleaner_from_its_work_and_does_no_harm(jobs: Jobs
 
 
 # --- rights that are taken away ---------------------------------------------------------------------------------------
-
-
-def once_before(patch: pytest.MonkeyPatch, step: str, action: Callable[[], object]) -> None:
-    """Let something happen right before a step of the next run."""
-    module = {"file_task": plan, "stage": RenameStore}.get(step, RenameStage)
-    real, left = getattr(module, step), [action]
-
-    def wrapped(*arguments: Any, **more: Any) -> Any:
-        if left:
-            left.pop()()
-        return real(*arguments, **more)
-
-    patch.setattr(module, step, wrapped)
 
 
 @pytest.mark.parametrize("run", RUNS)
