@@ -130,6 +130,20 @@ class QueueBehaviour:
         assert [(row.id, row.ref.table, row.enqueue_ms) for row in queue.waiting()] == [(1, "t", 5), (2, "other", 5)]
         assert queue.enqueue_all([], now_ms=6) == []
 
+    def test_several_are_cleaned_at_once_but_not_what_is_not_ready(self, queue: SqlQueue) -> None:
+        for number, table in enumerate("abc", start=1):
+            queue.enqueue(request(table), now_ms=1)
+            assert queue.claim_id(number, "w", 2)
+            if table != "b":
+                queue.mark_compacted(number, "w", 3, facts=RequestFacts(reason=table))
+        first, second, third, fourth = queue.mark_cleaned([1, 2, 3, 4], 5)
+        assert (first, third) == (None, None)
+        assert "request 2" in str(second)
+        assert "request 4" in str(fourth)
+        assert [(row.id, row.state, row.facts.reason, row.end_ms) for row in queue.show()] == [
+            (3, State.SUCCEEDED, "c", 5), (2, State.WORKING, None, None), (1, State.SUCCEEDED, "a", 5),
+        ]  # fmt: skip
+
     def test_what_was_needless_leaves_nothing(self, queue: SqlQueue) -> None:
         queue.enqueue(request(), now_ms=1)
         for worker in ("w", "another"):

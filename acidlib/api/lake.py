@@ -544,12 +544,12 @@ class Lake:
 
             with (
                 call.services(environment) as services,
-                open_undoing(environment, services, dry_run=dry_run) as backend,
+                open_undoing(environment, services, dry_run=dry_run) as undoing,
             ):
                 if table is not None:
-                    table._require_request(backend.find_own(request), selection.location)
+                    table._require_request(undoing.requests.find_own(request), selection.location)
                 result = service.undo(
-                    services, backend, request, user=environment.user, dry_run=dry_run, nobody_reads=nobody_reads
+                    services, undoing, request, user=environment.user, dry_run=dry_run, nobody_reads=nobody_reads
                 )
             return Undo(head=call.head(environment, services), document=UndoDocument(undo=result))
 

@@ -7,11 +7,11 @@ else a place is known it removes what dead runs left there.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from acidlib.acid.listing import Listing
 from acidlib.errors import AcidError, BusyError, ConflictError, RefusedError, ReplacedError, RetryError, known_error
@@ -22,9 +22,9 @@ from acidlib.model.tables import TableRef
 from acidlib.planning.clean import CleanPlan, DueCleaning, remaining_obsolete
 from acidlib.planning.results import quarantine_reason, quarantining_request, shows_unverified
 from acidlib.points import Point, reach
-from acidlib.service.backend import Backend, Hold, finish_claimed
-from acidlib.service.in_threads import as_done
+from acidlib.service.in_threads import portions_done
 from acidlib.service.places import Target
+from acidlib.service.ports import Hold, finish_claimed, held
 from acidlib.service.removals import (
     DeleteRateLimiter,
     NotOursError,
@@ -39,7 +39,8 @@ from acidlib.service.removals import (
 )
 from acidlib.service.rolled_back import RolledBack, result_of_due
 from acidlib.service.selection import CleanerOptions
-from acidlib.service.services import step_seconds
+from acidlib.service.services import Services, answers_of, step_seconds
+from acidlib.service.stopping import STOPPING
 from acidlib.stores.listing import list_location
 from acidlib.stores.removing import may_be_litter
 from acidlib.stores.store import CLAIM, STAGING_PREFIX
@@ -75,36 +76,43 @@ class ListedRequest:
         return mark
 
 
-class Cleaning(ABC):
+class Cleaning(Protocol):
     """One run's source of requests to clean, with the proof that no reader needs anything that they remove.
 
     must_exist   a metastore says that each place exists: a missing or empty one is an error
     rolled_back  the cleaning after rolled back transactions, which have no requests; None where they are not cleaned
+    ends_many    many requests are ended for the cost of one: a file of SQLite is synced to disk for each change
     notes        about tables and partitions that are named and do not exist
     """
 
-    must_exist = True
-    rolled_back: RolledBack | None = None
-    notes: Sequence[str] = ()
+    services: Services
+    options: CleanerOptions
 
-    def __init__(self, backend: Backend, options: CleanerOptions) -> None:
-        self.backend = backend
-        self.services = backend.services
-        self.options = options
+    @property
+    def must_exist(self) -> bool:
+        """See above."""
 
-    @abstractmethod
+    @property
+    def rolled_back(self) -> RolledBack | None:
+        """See above."""
+
+    @property
+    def ends_many(self) -> bool:
+        """See above."""
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """See above."""
+
     def recover(self) -> list[str]:
         """Finish and give back what dead runs left; return a note about each kind."""
 
-    @abstractmethod
     def ready(self) -> list[CompactionRequest]:
         """Return the requests that are ready and selected, no later result of a place before an earlier one."""
 
-    @abstractmethod
     def not_ready_reason(self, request: CompactionRequest) -> str | None:
         """Return why a request cannot be cleaned yet, or not by this engine, as far as the queue tells."""
 
-    @abstractmethod
     def place(self, request: CompactionRequest, *, anew: bool = False) -> tuple[CompactionRequest, Target | None]:
         """Return the request as the queue has it now, for its table may have been renamed, and its place.
 
@@ -117,14 +125,10 @@ class Cleaning(ABC):
 
     def hold(self, request: CompactionRequest, target: Target) -> Hold:
         """Return the hold on the place of a request, which is not begun yet: a claim."""
-        return Hold(self.services, request, target)
 
     def requests_at(self, target: Target) -> Sequence[CompactionRequest]:
         """Return the requests of the queue and its history about a place, as far as `plan` needs them."""
-        del target
-        return ()
 
-    @abstractmethod
     def plan(self, listed: ListedRequest, requests: Sequence[CompactionRequest]) -> CleanPlan:
         """Return the paths that may go now, and those that have to wait; `requests` are those at the place.
 
@@ -138,39 +142,30 @@ class Cleaning(ABC):
 
         Called right before something is removed, and before a request ends for which nothing was removed.
         """
-        del request, target  # without a metastore a location is all there is to a table
 
     def require_alone(self, request: CompactionRequest, target: Target) -> None:
         """Raise ConflictError where another compactor or cleaner works which the claim does not keep out.
 
         Called right before something is removed.
         """
-        del request, target  # all runs of this engine respect the claim
 
-    @abstractmethod
-    def end_cleaned(self, cleaned: ListedRequest) -> str | None:
-        """End a request whose listing shows nothing obsolete; return None, or why it has to stay."""
+    def end_cleaned(self, cleaned: Sequence[ListedRequest]) -> list[str | AcidError | None]:
+        """End requests whose listings show nothing obsolete; return for each None, or why it has to stay."""
 
-    @abstractmethod
     def end_dropped(self, request: CompactionRequest) -> None:
         """End a request whose place or result does not exist any more; the queue forgets no aborted write ids."""
 
     def end_forbidden(self, request: CompactionRequest, reason: str) -> bool:
         """End a request whose place its owner does not let be cleaned, and return True; False where it waits."""
-        del request, reason
-        return False
 
     def note_failure(self, request: CompactionRequest, error: AcidError) -> None:
         """Have a failed cleaning tried again later, or give the request up, where the queue can note that."""
-        del request, error
 
     def known_places(self) -> list[CompactionRequest]:
         """Return a request of each place that the queue knows, where dead runs may have left something."""
-        return []
 
     def why_nothing(self) -> list[str]:
         """Return notes about the location that is named, where no request of it awaits cleaning."""
-        return []
 
 
 def run_cleaner(cleaning: Cleaning, tell: Callable[[CleaningResult], None]) -> None:
@@ -199,7 +194,7 @@ def run_cleaner(cleaning: Cleaning, tell: Callable[[CleaningResult], None]) -> N
         return replace(ended_by(error, _nothing_yet(place[1])), id=None)
 
     doing = "cleaning after rolled back transactions at"
-    of_tables = _at_places(cleaning, doing, clean_table, table_failed, due, limiter)
+    of_tables = chain.from_iterable(_at_places(cleaning, doing, clean_table, table_failed, due, limiter))
     for result in chain(_clean_requests(cleaning, limiter), chain.from_iterable(of_tables)):
         locations.add(result.location)
         # where no place is named, one that another run has claimed waits for the next run
@@ -221,7 +216,7 @@ def run_cleaner(cleaning: Cleaning, tell: Callable[[CleaningResult], None]) -> N
         location = request.facts.location
         if location is not None and str(location) not in locations:
             others.setdefault(location, request)
-    for leftovers in _at_places(
+    for portion in _at_places(
         cleaning,
         "looking for litter at",
         lambda place: _clean_leftovers(cleaning, place[1], place[0], limiter),
@@ -229,8 +224,9 @@ def run_cleaner(cleaning: Cleaning, tell: Callable[[CleaningResult], None]) -> N
         list(others.items()),
         limiter,
     ):
-        if leftovers is not None:
-            tell(leftovers)
+        for leftovers in portion:
+            if leftovers is not None:
+                tell(leftovers)
 
 
 def _clean_requests(cleaning: Cleaning, limiter: DeleteRateLimiter) -> Iterator[CleaningResult]:
@@ -239,34 +235,53 @@ def _clean_requests(cleaning: Cleaning, limiter: DeleteRateLimiter) -> Iterator[
     for request in cleaning.ready():
         by_place.setdefault(request.facts.location or request.ref, []).append(request)
 
-    def clean(requests: Sequence[CompactionRequest]) -> list[tuple[CompactionRequest, CleaningResult]]:
-        return [(request, _RequestCleaning(cleaning, request, limiter).clean()) for request in requests]
+    def clean(requests: Sequence[CompactionRequest]) -> list[_RequestCleaning]:
+        jobs = [_RequestCleaning(cleaning, request, limiter) for request in requests]
+        for job in jobs:
+            job.clean()
+            if not cleaning.ends_many:
+                _end([job], cleaning)
+        return jobs
 
-    def failed(
-        requests: Sequence[CompactionRequest], error: AcidError
-    ) -> list[tuple[CompactionRequest, CleaningResult]]:
-        return [(request, ended_by(error, _nothing_yet(request))) for request in requests]
+    def failed(requests: Sequence[CompactionRequest], error: AcidError) -> list[_RequestCleaning]:
+        jobs = [_RequestCleaning(cleaning, request, limiter) for request in requests]
+        for job in jobs:
+            job.result = ended_by(error, job.result)
+        return jobs
 
     names: dict[str, set[TableRef]] = {}
-    conflicts: list[tuple[CompactionRequest, CleaningResult]] = []
-    places = list(by_place.values())
-    for results in _at_places(cleaning, "cleaning", clean, failed, places, limiter):
-        for request, result in results:
-            names.setdefault(result.location, set()).add(result.ref)
-            if result.state in (Outcome.CONFLICT, Outcome.BUSY) and not result.removed:
-                conflicts.append((request, result))
+    conflicts: list[_RequestCleaning] = []
+    for portion in _at_places(cleaning, "cleaning", clean, failed, list(by_place.values()), limiter):
+        jobs = list(chain.from_iterable(portion))
+        _end(jobs, cleaning)
+        for job in jobs:
+            names.setdefault(job.result.location, set()).add(job.result.ref)
+            if job.result.state in (Outcome.CONFLICT, Outcome.BUSY) and not job.result.removed:
+                conflicts.append(job)
             else:
-                yield result
+                yield job.result
     again = []
-    for request, result in sorted(conflicts, key=lambda conflict: conflict[0].id):
+    for job in sorted(conflicts, key=lambda job: job.request.id):
         # two names, which only a metastore knows, may be of one location: then this run was in its own way
-        if len(names[result.location]) > 1:
-            again.append([request])
+        if len(names[job.result.location]) > 1:
+            again.append([job.request])
         else:
-            yield result
+            yield job.result
     for requests in again:  # one after the other
-        for results in _at_places(cleaning, "cleaning", clean, failed, [requests], limiter):
-            yield from (result for _, result in results)
+        for portion in _at_places(cleaning, "cleaning", clean, failed, [requests], limiter):
+            jobs = list(chain.from_iterable(portion))
+            _end(jobs, cleaning)
+            yield from (job.result for job in jobs)
+
+
+def _end(jobs: Sequence[_RequestCleaning], cleaning: Cleaning) -> None:
+    """End the requests that are cleaned and still there, together."""
+    due = [(job, job.cleaned) for job in jobs if job.cleaned is not None]
+    if due:
+        with STOPPING.shielded():
+            answers = answers_of(cleaning.end_cleaned, [cleaned for _, cleaned in due])
+            for (job, _), answer in zip(due, answers, strict=True):
+                job.ended(answer)
 
 
 def _at_places(
@@ -276,8 +291,8 @@ def _at_places(
     failed: Callable[[Place, AcidError], Result],
     places: Sequence[Place],
     limiter: DeleteRateLimiter,
-) -> Iterator[Result]:
-    """Yield the result of each place, as it comes.
+) -> Iterator[list[Result]]:
+    """Yield the results of places, a portion of them as they come.
 
     failed  returns the result of a place where `work` hangs, or cannot be done
     """
@@ -285,57 +300,82 @@ def _at_places(
         return
     progress = cleaning.services.progress
     progress.start(f"{doing} {plural(len(places), 'place')}", len(places))
-    seconds = step_seconds(cleaning.services.settings)
+    ended = 0
     try:
-        answers = as_done(work, places, seconds=seconds, on_interrupt=limiter.stop)
-        for ended, (number, answer) in enumerate(answers, start=1):
-            progress.advance(ended)
-            yield failed(places[number], answer) if isinstance(answer, AcidError) else answer
+        seconds = step_seconds(cleaning.services.settings)
+        with closing(portions_done(work, places, seconds=seconds, on_interrupt=limiter.stop)) as portions:
+            for portion in portions:
+                ended += len(portion)
+                progress.advance(ended)
+                yield [
+                    failed(places[number], answer) if isinstance(answer, AcidError) else answer
+                    for number, answer in portion
+                ]
     finally:
         progress.finish()
 
 
 class _RequestCleaning:
-    """The cleaning of one request; `_result` is its result as far as it is known, also after a failure."""
+    """The cleaning of one request.
+
+    result   as far as it is known, also after a failure
+    cleaned  set once nothing obsolete is left: the request has to be ended
+    """
 
     def __init__(self, cleaning: Cleaning, request: CompactionRequest, limiter: DeleteRateLimiter) -> None:
         self._services = cleaning.services
         self._cleaning = cleaning
         self._options = cleaning.options
-        self._request = request
         self._limiter = limiter
-        self._result = _nothing_yet(request)
+        self.request = request
+        self.result = _nothing_yet(request)
+        self.cleaned: ListedRequest | None = None
 
-    def clean(self) -> CleaningResult:
-        """Return the result of the request, also where an error has ended it."""
+    def ended(self, answer: str | AcidError | None) -> None:
+        """Take up what came of the end: None, why the request stays, or an error."""
+        self.cleaned = None
+        if answer is None:
+            reach(Point.CLEANED)
+        elif isinstance(answer, AcidError):
+            self.result = self._failed(answer)
+        else:
+            self.result = replace(self.result, state=Outcome.READY_FOR_CLEANING, reason=answer)
+
+    def clean(self) -> None:
+        """Clean the place; errors are results."""
+        self.result = self._outcome()
+
+    def _outcome(self) -> CleaningResult:
         dry_run = self._options.dry_run
         try:
             try:
                 return self._clean()
             except CleaningForbiddenError as error:
-                if dry_run or not self._cleaning.end_forbidden(self._request, str(error)):
+                if dry_run or not self._cleaning.end_forbidden(self.request, str(error)):
                     raise
-                return replace(self._result, state=Outcome.REFUSED, reason=str(error))
+                return replace(self.result, state=Outcome.REFUSED, reason=str(error))
             except NothingToCleanError as error:
                 if not dry_run:
-                    self._cleaning.end_dropped(self._request)
+                    self._cleaning.end_dropped(self.request)
                 state = Outcome.PLANNED if dry_run else Outcome.SUCCEEDED
-                return replace(_nothing_yet(self._request), state=state, reason=str(error))
+                return replace(_nothing_yet(self.request), state=state, reason=str(error))
         except Exception as raised:
-            failure = known_error(raised, f"clean {self._request.ref}")
-            result = ended_by(failure, self._result)
-            if result.state is Outcome.FAILED and not dry_run:
-                try:
-                    self._cleaning.note_failure(self._request, failure)
-                except Exception as another:  # a failure that cannot be noted does not stop the other requests
-                    then = known_error(another, f"note that {self._request.ref} was not cleaned")
-                    return replace(result, reason=f"{failure}; then: {then}")
-            return result
+            return self._failed(known_error(raised, f"clean {self.request.ref}"))
+
+    def _failed(self, failure: AcidError) -> CleaningResult:
+        result = ended_by(failure, self.result)
+        if result.state is Outcome.FAILED and not self._options.dry_run:
+            try:
+                self._cleaning.note_failure(self.request, failure)
+            except Exception as another:  # a failure that cannot be noted does not stop the other requests
+                then = known_error(another, f"note that {self.request.ref} was not cleaned")
+                return replace(result, reason=f"{failure}; then: {then}")
+        return result
 
     def _clean(self) -> CleaningResult:
-        dry_run, not_ready = self._options.dry_run, self._cleaning.not_ready_reason(self._request)
+        dry_run, not_ready = self._options.dry_run, self._cleaning.not_ready_reason(self.request)
         if not dry_run and not_ready is not None:
-            return replace(self._result, state=Outcome.READY_FOR_CLEANING, reason=not_ready)
+            return replace(self.result, state=Outcome.READY_FOR_CLEANING, reason=not_ready)
         request, target, is_there = self._look_up()
         if target is None or not is_there:
             if not_ready is not None:
@@ -354,13 +394,13 @@ class _RequestCleaning:
 
     def _look_up(self) -> tuple[CompactionRequest, Target | None, bool]:
         """Return the request as it is now, its place, and whether that exists; a missing place is asked for anew."""
-        request = self._request
+        request = self.request
         for anew in (False, True):
             request, target = self._cleaning.place(request, anew=anew)
             if target is None:
                 break
             location = target.location
-            self._result = replace(_nothing_yet(request), location=str(location), state=Outcome.READY_FOR_CLEANING)
+            self.result = replace(_nothing_yet(request), location=str(location), state=Outcome.READY_FOR_CLEANING)
             try:
                 if self._services.fs(location).exists(str(location)):
                     return request, target, True
@@ -371,7 +411,7 @@ class _RequestCleaning:
     def _clean_place(self, request: CompactionRequest, target: Target) -> CleaningResult:
         """Claim, list, plan, remove, list again, and end the request if nothing obsolete is left."""
         cleaning, services, location = self._cleaning, self._services, target.location
-        with cleaning.hold(request, target) as hold:
+        with held(cleaning.hold(request, target)) as hold:
             reach(Point.CLEANING_CLAIMED)
             listing = list_location(services.fs(location), location, without_unfinished=True, missing=ConflictError)
             if any(path.startswith(STAGING_PREFIX) for path in listing.directories):
@@ -396,11 +436,11 @@ class _RequestCleaning:
                 )
                 reach(Point.REMOVED_ALL)
             removed, problems = removal
-            self._result = replace(self._result, removed=removed, waiting=_waiting(plan))
+            self.result = replace(self.result, removed=removed, waiting=_waiting(plan))
             if any(map(may_be_litter, (*listing.directories, *(file.path for file in listing.files)))):
                 litter, of_litter = remove_litter(services, hold.claim, self._limiter)
                 problems += of_litter
-                self._result = replace(self._result, removed=removed + litter)
+                self.result = replace(self.result, removed=removed + litter)
             reach(Point.LITTER_REMOVED)
             if problems:
                 raise RetryError("; ".join(map(str, problems)))
@@ -408,18 +448,15 @@ class _RequestCleaning:
             left = remaining_obsolete(listing, listed.mark, target.write_ids(listing), generation=target.names(listing))
         if left:
             waiting = next(iter(plan.blocked.values()), f"{left[0]} is still there")
-            return replace(self._result, reason=f"{len(left)} obsolete left: {waiting}")
+            return replace(self.result, reason=f"{len(left)} obsolete left: {waiting}")
         if not plan.remove:
             cleaning.require_unmoved(request, target)
-        stays = cleaning.end_cleaned(replace(listed, listing=listing))
-        if stays is not None:
-            return replace(self._result, reason=stays)
-        reach(Point.CLEANED)
+        self.cleaned = replace(listed, listing=listing)
         reason = "nothing obsolete is left"
         if plan.kept:
             kept = plural(len(plan.kept), "covered directory stays for its", "covered directories stay for their")
             reason = f"nothing is left that the cleaner may remove; {kept} owner to remove"
-        return replace(self._result, state=Outcome.SUCCEEDED, reason=reason)
+        return replace(self.result, state=Outcome.SUCCEEDED, reason=reason)
 
     def _missing(self, target: Target | None) -> AcidError:
         """Return the error for a place at which nothing lies."""
@@ -444,7 +481,7 @@ class _RequestCleaning:
     ) -> CleaningResult:
         """Return the result of a dry run: the paths that would be removed now, or moved to a `trash`, or that wait."""
         services, location = self._services, target.location
-        planned = replace(self._result, state=Outcome.PLANNED)
+        planned = replace(self.result, state=Outcome.PLANNED)
         if services.store(location).unfinished(location):
             return replace(planned, reason="a publication there is unfinished; the run finishes it first")
         listing = list_location(services.fs(location), location, missing=ConflictError)
@@ -494,7 +531,7 @@ def _clean_leftovers(
         result = replace(result, reason=reason)
         if cleaning.options.dry_run:
             return replace(result, state=Outcome.PLANNED, removed=tuple(litter.values()))
-        with cleaning.hold(request, Target(ref=request.ref, location=location)) as hold:
+        with held(cleaning.hold(request, Target(ref=request.ref, location=location))) as hold:
             finish_claimed(store, location, hold.exclusive)
             return result_of_removal(result, remove_litter(services, hold.claim, limiter))
     except BusyError:

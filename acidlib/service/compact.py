@@ -33,7 +33,6 @@ from acidlib.planning.units import part_bytes_on
 from acidlib.points import Point, reach
 from acidlib.report.progress import WARNING
 from acidlib.service.attempts import fingerprint
-from acidlib.service.backend import Backend, CompactionHold, finish_claimed
 from acidlib.service.places import ListedPlace, Target
 from acidlib.service.plan import (
     PlacePlan,
@@ -44,6 +43,7 @@ from acidlib.service.plan import (
     plan_compaction,
     planned,
 )
+from acidlib.service.ports import Backend, CompactionHold, finish_claimed
 from acidlib.service.run_queue import CompactionRun, Job, unstarted_result
 from acidlib.service.services import Services
 from acidlib.service.verify import Verifier, result_to_verify
@@ -96,7 +96,7 @@ class PlaceCompaction:
         """Give the request back; called instead of `run`."""
         if not self._run.dry_run:
             with suppress(Exception):  # a later run finds that this one is dead
-                self._backend.hold(self.job.request, self.job.target).abandon()
+                self._backend.fence.hold(self.job.request, self.job.target).abandon()
 
     def left(self, error: HangingError) -> CompactionResult:
         """Return the result where a step hangs; its request stays with this run until a later one finds that dead."""
@@ -111,7 +111,7 @@ class PlaceCompaction:
             except Exception as error:
                 return self._failure(error, None)
         try:
-            hold = self._backend.hold(self.job.request, self.job.target)
+            hold = self._backend.fence.hold(self.job.request, self.job.target)
         except Exception as error:  # the request stays with this run: a later one finds that it is dead
             return self._failure(error, None)
         place = None
@@ -147,7 +147,7 @@ class PlaceCompaction:
         verification, share = None, verifier.share
         self._so_far = replace(self._so_far, deltas_before=place.deltas)
         if hold is None:
-            quarantining = self._backend.quarantining_request(place.target, place.listing)
+            quarantining = self._backend.queue.quarantining_request(place.target, place.listing)
         else:
             quarantining = hold.quarantining_request(place.listing)
         if quarantining is not None:

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, wait
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from threading import Lock, get_native_id
@@ -61,9 +62,22 @@ def as_done(
     *,
     seconds: float,
     on_interrupt: Callable[[], None] = lambda: None,
-    learned: Learned = _OF_THIS_PROCESS,
 ) -> Iterator[tuple[int, Value | AcidError]]:
-    """Yield the number of each item with its value or error, soon after it is known.
+    """Yield the number of each item with its value or error, soon after it is known; see `portions_done`."""
+    with closing(portions_done(work, items, seconds=seconds, on_interrupt=on_interrupt)) as portions:
+        for portion in portions:
+            yield from portion
+
+
+def portions_done(
+    work: Callable[[Item], Value],
+    items: Sequence[Item],
+    *,
+    seconds: float,
+    on_interrupt: Callable[[], None] = lambda: None,
+    learned: Learned = _OF_THIS_PROCESS,
+) -> Generator[Sequence[tuple[int, Value | AcidError]], None, None]:
+    """Yield the numbers of items with their values or errors, as many as are known at each of a few looks a second.
 
     seconds  `step_seconds`: an item that waits for an answer so long has a HangingError
 
@@ -79,12 +93,14 @@ def as_done(
             while crew.unanswered:
                 crew.wait(look)
                 STOPPING.look()
-                yield from crew.answers()
+                if portion := list(crew.answers()):
+                    yield portion
                 if crew.left:
                     learned.threads = next_number(crew.size, *crew.load())
                     crew.resize(learned.threads)
                 if (now := time.monotonic()) - looked >= _HANGING_LOOK_SECONDS:
-                    yield from crew.give_up_hanging(seconds)
+                    if portion := list(crew.give_up_hanging(seconds)):
+                        yield portion
                     looked = now
                 look = min(2 * look, _LOOK_SECONDS)
         except BaseException:

@@ -26,11 +26,11 @@ from acidlib.planning.initiate import ABORTS_BY_CLEANER, Decision, decide
 from acidlib.planning.inputs import Refusal
 from acidlib.points import Point, reach
 from acidlib.service.attempts import Attempts
-from acidlib.service.backend import Backend, Decided
 from acidlib.service.in_threads import in_threads
 from acidlib.service.listing import ListingOutcome, RollbackSigns, Unlisted, list_in_portions
 from acidlib.service.places import ListedPlace, Target
 from acidlib.service.plan import prepare
+from acidlib.service.ports import Backend, Decided
 from acidlib.service.selection import PassedOver, Selection
 from acidlib.service.services import Services, attempt, step_seconds, value_or_raise
 from acidlib.stores.listing import list_location
@@ -57,11 +57,11 @@ def run_initiator(
     tell   gets the result of each place as it comes
     """
     notes = [] if dry_run else backend.recover()
-    selected = backend.select(selection, automatic=True)
+    selected = backend.tables.select(selection, automatic=True)
     signs = RollbackSigns(services, selection, selected.targets)
     if not dry_run:
         signs.require_list_per_table()
-    attempts = backend.attempts(selected.targets)
+    attempts = backend.queue.attempts(selected.targets)
     seconds = step_seconds(services.settings)
     judge = partial(_judge, services, backend, attempts, dry_run=dry_run, force=force)
     for passed in selected.passed_over:
@@ -137,7 +137,7 @@ def _judge(
                 raise ConflictError(
                     f"Cannot judge {target.ref}: a publication there is unfinished; a run without --dry-run finishes it"
                 )
-            backend.finish(target)
+            backend.fence.finish(target)
             place = target.listed(list_location(services.fs(target.location), target.location, missing=ConflictError))
             decision = _decision_about(services, place)
         if decision.kind is None:
@@ -149,7 +149,7 @@ def _judge(
         if not force:
             if reason := attempts.refusal(place, decision.kind):
                 return _result(target, decision, reason=reason, outcome=Outcome.REFUSED), None
-            if reason := backend.backoff_reason(target, decision.kind, dry_run=dry_run):
+            if reason := backend.queue.backoff_reason(target, decision.kind, dry_run=dry_run):
                 return _result(target, decision, reason=reason, outcome=Outcome.HELD_BACK), None
         result = _result(target, decision, outcome=Outcome.DUE)
         figures = RequestFacts(deltas=place.deltas, bytes=place.delta_bytes, reason=decision.reason)
@@ -207,7 +207,7 @@ def refused_now(services: Services, attempts: Attempts, place: ListedPlace, kind
 def _queue(services: Services, backend: Backend, judged: Sequence[_Judged]) -> list[InitiatorResult]:
     """Queue the compactions; return the results with the ids of their requests, or why they are not queued."""
     due = [decided for _, decided in judged if decided is not None]
-    answers = iter(backend.enqueue(due) if due else [])
+    answers = iter(backend.queue.enqueue(due) if due else [])
     if due:
         reach(Point.QUEUED)
     results = []
@@ -229,7 +229,7 @@ def _after_error(services: Services, backend: Backend, target: Target, error: Ac
     """Return the result of a place that an error keeps from being queued; if it was dropped meanwhile, all is well."""
     outcome = Outcome.FAILED
     try:
-        if backend.is_dropped(target):
+        if backend.tables.is_dropped(target):
             return _result(target, reason="it was dropped meanwhile", outcome=Outcome.LEFT_ALONE)
         if is_lasting(services, target, error):
             outcome = Outcome.REFUSED

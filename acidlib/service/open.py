@@ -18,19 +18,19 @@ from acidlib.model.requests import CompactionRequest
 from acidlib.queue.database import with_password
 from acidlib.queue.metastore_database import MetastoreDatabase
 from acidlib.queue.sql import Service, SqlQueue
-from acidlib.service.backend import Backend
 from acidlib.service.clean import Cleaning
 from acidlib.service.environment import QUEUE_IN_A_FILE, Environment
 from acidlib.service.places import Interpretation
+from acidlib.service.ports import Backend
 from acidlib.service.selection import CleanerOptions
 from acidlib.service.services import Services
-from acidlib.service.surroundings.alone import StandaloneBackend, StandaloneCleaning
 from acidlib.service.surroundings.catalog import require_no_cleaner_of_another_catalog
-from acidlib.service.surroundings.hive3 import Hive3Backend
+from acidlib.service.surroundings.directories import DirectoryCleaning, DirectoryUndoing, directories
+from acidlib.service.surroundings.hive3 import Hive3Tables, Hive3Undoing, hive3
 from acidlib.service.surroundings.hive3_cleaning import Hive3Cleaning
-from acidlib.service.surroundings.hive4 import MIN_HISTORY, POOL, Hive4Backend
+from acidlib.service.surroundings.hive4 import MIN_HISTORY, POOL, Hive4Requests, hive4
 from acidlib.service.surroundings.hive4_cleaning import Hive4Cleaning
-from acidlib.service.surroundings.sql import SqlBackend
+from acidlib.service.surroundings.sql import Undoing
 from acidlib.wording import parse_duration
 
 NO_UNDO_IN_HIVE4 = (
@@ -44,13 +44,13 @@ def open_backend(where: Environment, services: Services, interpretation: Interpr
     """Open the surroundings of the initiator and of compactions."""
     if not where.metastore:
         with open_queue(where) as queue:
-            yield StandaloneBackend(services, queue, interpretation)
+            yield directories(services, queue, interpretation)
         return
     with connect(where) as hms, heartbeater(where, hms) as beats, metastore_database(where) as database:
         require_no_cleaner_of_another_catalog(hms)
         if hms.calls is Generation.HIVE4:
             hms.require_compactor_calls()
-            yield Hive4Backend(
+            yield hive4(
                 services,
                 hms,
                 beats,
@@ -61,7 +61,7 @@ def open_backend(where: Environment, services: Services, interpretation: Interpr
             )
         else:
             with open_queue(where) as queue:
-                yield Hive3Backend(services, queue, hms, beats, name=where.metastore_name, database=database)
+                yield hive3(services, queue, hms, beats, name=where.metastore_name, database=database)
 
 
 @contextmanager
@@ -69,26 +69,26 @@ def open_cleaning(where: Environment, services: Services, options: CleanerOption
     """Open the surroundings of the cleaner."""
     if not where.metastore:
         with open_queue(where) as queue:
-            yield StandaloneCleaning(StandaloneBackend(services, queue), options)
+            yield DirectoryCleaning(services, queue, options)
         return
     with connect(where) as hms, heartbeater(where, hms) as beats:
         require_no_cleaner_of_another_catalog(hms)
         if hms.calls is Generation.HIVE4:
             hms.require_compactor_calls()
             with metastore_database(where) as database:
-                yield Hive4Cleaning(Hive4Backend(services, hms, beats, database=database), options)
+                yield Hive4Cleaning(Hive4Requests(services, hms), options, database)
         else:
             # Hive's own cleaner waits meanwhile, where it works on the same queue
             with open_queue(where) as queue, queue.alone(Service.CLEANER):
-                yield Hive3Cleaning(Hive3Backend(services, queue, hms, beats, name=where.metastore_name), options)
+                yield Hive3Cleaning(Hive3Tables(services, queue, hms, beats, name=where.metastore_name), options)
 
 
 @contextmanager
-def open_undoing(where: Environment, services: Services, *, dry_run: bool) -> Iterator[SqlBackend]:
+def open_undoing(where: Environment, services: Services, *, dry_run: bool) -> Iterator[Undoing]:
     """Open the surroundings of an undo; RefusedError with a metastore of Hive 4."""
     if not where.metastore:
         with open_queue(where) as queue:
-            yield StandaloneBackend(services, queue)
+            yield DirectoryUndoing(services, queue)
         return
     with connect(where) as hms, heartbeater(where, hms) as beats:
         if hms.calls is Generation.HIVE4:
@@ -97,7 +97,7 @@ def open_undoing(where: Environment, services: Services, *, dry_run: bool) -> It
             if not dry_run:
                 # Hive's own cleaner waits meanwhile, where it works on the same queue
                 stack.enter_context(queue.alone(Service.CLEANER))
-            yield Hive3Backend(services, queue, hms, beats, name=where.metastore_name)
+            yield Hive3Undoing(Hive3Tables(services, queue, hms, beats, name=where.metastore_name))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

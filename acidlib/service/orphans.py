@@ -8,9 +8,9 @@ from functools import partial
 
 from acidlib.errors import AcidError
 from acidlib.model.results import CleaningResult, Outcome, RemovedPath
-from acidlib.service.backend import Backend
 from acidlib.service.in_threads import as_done
 from acidlib.service.places import Target
+from acidlib.service.ports import Backend
 from acidlib.service.removals import (
     DeleteRateLimiter,
     ended_by,
@@ -45,7 +45,7 @@ def run_orphans(
     trash         move them aside instead
     tell          gets a result for each place that has orphans
     """
-    selected = backend.select(selection, automatic=False)
+    selected = backend.tables.select(selection, automatic=False)
     targets = selected.targets
     if targets:
         services.progress.start(f"looking for orphans at {plural(len(targets), 'place')}", len(targets))

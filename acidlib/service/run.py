@@ -12,10 +12,10 @@ from acidlib.location import NOWHERE
 from acidlib.model.results import CompactionResult, Outcome
 from acidlib.model.tables import TableRef
 from acidlib.report.progress import ERROR, INFO, WARNING
-from acidlib.service.backend import Backend
 from acidlib.service.compact import PlaceCompaction
 from acidlib.service.places import Target
 from acidlib.service.plan import REWRITE
+from acidlib.service.ports import Backend
 from acidlib.service.run_queue import CompactionRun, RunQueue, unstarted_result
 from acidlib.service.schedule import HandedOut, Scheduler
 from acidlib.service.services import Services, returned_by, step_seconds
@@ -74,7 +74,7 @@ def compactions(
         notes.append(f"stopped: {queue.stopped}{besides}; the rest stays as it is")
     if not run.dry_run:
         try:
-            backend.purge_history()
+            backend.queue.purge_history()
         except Exception as error:  # the next run purges it: the results of this one have to be reported
             notes.append(str(known_error(error, "purge the history")))
     return notes

@@ -15,7 +15,6 @@ from acidlib.model.requests import CompactionRequest, CompactionType
 from acidlib.model.results import CompactionResult, Outcome, outcome_of
 from acidlib.model.tables import TableRef
 from acidlib.model.units import RewriteSettings
-from acidlib.service.backend import Backend, WaitingRequest, nowhere
 from acidlib.service.in_threads import in_threads
 from acidlib.service.listing import (
     PORTION,
@@ -26,6 +25,7 @@ from acidlib.service.listing import (
     list_places,
 )
 from acidlib.service.places import ListedPlace, Target
+from acidlib.service.ports import Backend, WaitingRequest, nowhere
 from acidlib.service.selection import PassedOver, Selection
 from acidlib.service.services import Services, attempt, step_seconds, value_or_raise
 from acidlib.wording import size_words
@@ -205,8 +205,8 @@ class RunQueue:
         """Return the compactions to carry out; each request is taken when its turn comes."""
         if self._run.is_named:
             return self._jobs_of_selection()
-        if self._backend.in_order:
-            self.notes += self._backend.queue_warnings()
+        if self._backend.queue.in_order:
+            self.notes += self._backend.queue.warnings()
             return self._jobs_in_queue_order()
         return self._jobs_of_queue()
 
@@ -214,12 +214,12 @@ class RunQueue:
 
     def _jobs_of_selection(self) -> Iterator[Job]:
         run, backend = self._run, self._backend
-        if run.kind is CompactionType.REBALANCE and not backend.can_rebalance:
+        if run.kind is CompactionType.REBALANCE and not backend.fence.can_rebalance:
             raise RefusedError(
                 "Cannot rebalance: only a metastore of Hive 4 has a lock that keeps out statements that change rows; "
                 "name one by --metastore-uri"
             )
-        selected = backend.select(run.selection, automatic=False)
+        selected = backend.tables.select(run.selection, automatic=False)
         self.notes += selected.notes
         signs = RollbackSigns(self._services, run.selection, selected.targets)
         if not run.dry_run:
@@ -260,7 +260,7 @@ class RunQueue:
 
     def _submit(self, place: ListedPlace) -> CompactionRequest | AcidError:
         """Queue a request for a place and take it, or return the error."""
-        submit = partial(self._backend.submit, kind=self._run.kind, buckets=self._run.buckets)
+        submit = partial(self._backend.queue.submit, kind=self._run.kind, buckets=self._run.buckets)
         if not place.holds_staging:
             return attempt(submit, place, f"queue a compaction of {place.target.ref}")
         # a publication there may be finished first
@@ -274,7 +274,7 @@ class RunQueue:
     def _jobs_of_queue(self) -> Iterator[Job]:
         """Yield the waiting requests of a queue that lets a run choose, in the run's order."""
         run, backend = self._run, self._backend
-        requests = self._with_known_place(backend.waiting(run.kind))
+        requests = self._with_known_place(backend.queue.waiting(run.kind))
         targets, no_signs = [target for _, target in requests], RollbackSigns(self._services, run.selection, ())
         waiting = {_key(target): request for request, target in requests}
         as_queued = {_key(target): target for target in targets}
@@ -283,7 +283,7 @@ class RunQueue:
             if not self._budget.admit(place.bytes, is_free=candidate.compact is not None):
                 return
             key = _key(place.target)
-            request = waiting[key] if run.dry_run else backend.take(waiting[key])
+            request = waiting[key] if run.dry_run else backend.queue.take(waiting[key])
             if request is not None:
                 listed = place if isinstance(place, ListedPlace) else None
                 yield Job(request=request, target=as_queued[key], listed=listed)
@@ -296,7 +296,7 @@ class RunQueue:
         """
         run, backend = self._run, self._backend
         met: set[TableRef] = set()
-        while fresh := list(takewhile(lambda waiting: waiting[0].ref not in met, backend.waiting(run.kind))):
+        while fresh := list(takewhile(lambda waiting: waiting[0].ref not in met, backend.queue.waiting(run.kind))):
             if run.dry_run:
                 fresh = [*self._with_known_place(fresh)]
             self._on_listed(len(met) + len(fresh))
@@ -308,7 +308,7 @@ class RunQueue:
                         compact = place.compact_reason(request.type, automatic=is_automatic)
                 if not self._budget.admit(0 if place is None else place.bytes, is_free=compact is not None):
                     return
-                taken = request if run.dry_run else backend.take(request)
+                taken = request if run.dry_run else backend.queue.take(request)
                 if taken is None:
                     return
                 met.add(taken.ref)
@@ -329,7 +329,7 @@ class RunQueue:
                 error = known_error(raised, f"compact {request.ref}")
                 self._on_result(unstarted_result(outcome_of(error), nowhere(request), request.type, str(error)))
                 if not self._run.dry_run:
-                    self._backend.refuse(request, str(error))
+                    self._backend.queue.refuse(request, str(error))
         return known
 
     def _listed_for_budget(self, waiting: Sequence[WaitingRequest]) -> Iterator[ListingOutcome | None]:
@@ -352,7 +352,7 @@ class RunQueue:
 
         waiting  the request of each place; empty for selected places
         """
-        attempts, kind = self._backend.attempts(targets), self._run.kind
+        attempts, kind = self._backend.queue.attempts(targets), self._run.kind
 
         def look(place: ListingOutcome) -> Candidate:
             compact = tried = None

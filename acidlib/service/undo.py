@@ -22,10 +22,10 @@ from acidlib.model.requests import CompactionRequest, RequestFacts, State
 from acidlib.model.results import Outcome, UndoResult, outcome_of
 from acidlib.planning.results import UndoPlan, undo_plan
 from acidlib.points import Point, reach
-from acidlib.service.backend import finish_claimed
 from acidlib.service.places import Target
+from acidlib.service.ports import finish_claimed, held
 from acidlib.service.services import Services
-from acidlib.service.surroundings.sql import SqlBackend
+from acidlib.service.surroundings.sql import Undoing
 from acidlib.stores.listing import list_location
 from acidlib.stores.store import UNDONE
 
@@ -33,14 +33,14 @@ _PUBLISHED = (State.READY_FOR_CLEANING, State.SUCCEEDED, State.FAILED)
 
 
 def undo(
-    services: Services, backend: SqlBackend, request_id: int, *, user: str, dry_run: bool, nobody_reads: bool = False
+    services: Services, undoing: Undoing, request_id: int, *, user: str, dry_run: bool, nobody_reads: bool = False
 ) -> UndoResult:
     """Undo the compaction of a request, or say what that would do; MissingError where there is no such request.
 
     user          named in the history as the operator
     nobody_reads  the operator states that no query reads the place, where no metastore tells it
     """
-    request = backend.find_own(request_id)
+    request = undoing.requests.find_own(request_id)
     result = _result(request)
     try:
         if request.facts.undone is not None:
@@ -56,21 +56,21 @@ def undo(
         if not _outputs(request):
             raise _refused(request, f"request {request.id} published nothing")
         if dry_run:
-            return _would_undo(services, backend, request)
-        if not (backend.knows_readers or nobody_reads):
+            return _would_undo(services, undoing, request)
+        if not (undoing.knows_readers or nobody_reads):
             raise UsageError(
                 f"Cannot undo the compaction of {request.ref}: files do not tell whether a query reads it; give "
                 "--nobody-reads, or --dry-run"
             )
-        return _undo(services, backend, request, user)
+        return _undo(services, undoing, request, user)
     except (MissingError, UsageError):
         raise
     except AcidError as error:
         return replace(result, state=outcome_of(error), reason=str(error))
 
 
-def _would_undo(services: Services, backend: SqlBackend, request: CompactionRequest) -> UndoResult:
-    target = backend.undo_target(request)
+def _would_undo(services: Services, undoing: Undoing, request: CompactionRequest) -> UndoResult:
+    target = undoing.place(request)
     location, store = target.location, services.store(target.location)
     store.require_taking_back(location)
     planned = replace(_result(request, target), state=Outcome.PLANNED)
@@ -78,19 +78,19 @@ def _would_undo(services: Services, backend: SqlBackend, request: CompactionRequ
         return replace(planned, reason="it is undone; the run notes that", moved_to=_aside(request))
     if store.unfinished(location):
         return replace(planned, reason="a publication there is unfinished; the run finishes it first")
-    backend.require_no_reader(request, target)
-    plan = _plan(services, backend, request, target)
+    undoing.require_no_reader(request, target)
+    plan = _plan(services, undoing, request, target)
     return _with_plan(planned, request, plan, "nothing was made of the result, and all of its inputs are there")
 
 
-def _undo(services: Services, backend: SqlBackend, request: CompactionRequest, user: str) -> UndoResult:
-    with backend.undo_hold(request) as hold:
+def _undo(services: Services, undoing: Undoing, request: CompactionRequest, user: str) -> UndoResult:
+    with held(undoing.hold(request)) as hold:
         target, store = hold.target, services.store(hold.target.location)
         location = target.location
         store.require_taking_back(location)
         for line in finish_claimed(store, location, hold.exclusive):
             services.progress.note(line, place=str(target.ref))
-        now = backend.find_own(request.id)
+        now = undoing.requests.find_own(request.id)
         result = replace(_result(now, target), state=Outcome.UNDONE)
         if now.facts.undone is not None or now.state not in _PUBLISHED:
             raise ConflictError(f"Cannot undo the compaction of {target.ref}: request {now.id} has changed; call again")
@@ -99,22 +99,22 @@ def _undo(services: Services, backend: SqlBackend, request: CompactionRequest, u
             reason = f"{reason}; before that: {now.error_message}"
         if _is_moved_aside(services, now, target):
             # a run did that and died before it told the queue
-            _note(services, backend, now, reason)
+            _note(services, undoing, now, reason)
             return replace(result, reason=reason, result=_outputs(now), moved_to=_aside(now))
-        backend.require_no_reader(now, target)
+        undoing.require_no_reader(now, target)
         with hold.exclusive():
-            plan = _plan(services, backend, now, target)
+            plan = _plan(services, undoing, now, target)
             stage = store.stage(location, unique=services.unique(), owner=services.worker_id, now=services.clock())
             inputs = (*plan.read, *plan.originals)
             stage.take_back(plan.result, aside=_aside(now), inputs=inputs, last_check=hold.assert_mine)
-        _note(services, backend, now, reason)
+        _note(services, undoing, now, reason)
         return _with_plan(result, now, plan, reason)
 
 
-def _note(services: Services, backend: SqlBackend, request: CompactionRequest, reason: str) -> None:
+def _note(services: Services, undoing: Undoing, request: CompactionRequest, reason: str) -> None:
     try:
         facts = RequestFacts(undone=_aside(request))
-        backend.queue.mark_undone(request.id, reason, services.now_ms(), facts=facts)
+        undoing.requests.queue.mark_undone(request.id, reason, services.now_ms(), facts=facts)
     except UnknownOutcomeError:
         raise
     except AcidError as error:
@@ -125,12 +125,12 @@ def _note(services: Services, backend: SqlBackend, request: CompactionRequest, r
     reach(Point.UNDONE)
 
 
-def _plan(services: Services, backend: SqlBackend, request: CompactionRequest, target: Target) -> UndoPlan:
+def _plan(services: Services, undoing: Undoing, request: CompactionRequest, target: Target) -> UndoPlan:
     """Return the directories to move; RefusedError where the result has to stay."""
     request.require_understood("undo the compaction of", "inputs", "outputs", "write_ids", "generation")
     listing: Listing = list_location(services.fs(target.location), target.location, missing=RefusedError)
     published = request.facts.published_ms
-    for other in backend.rows_at(target):
+    for other in undoing.requests.scope.rows_at(target):
         other_published = other.facts.published_ms
         is_later = other.id > request.id  # where the queue does not know when they published
         if other_published is not None and published is not None:

@@ -25,9 +25,9 @@ from acidlib.model.units import DataFile, JoinUnit, JoinWay
 from acidlib.planning.inputs import InputDirectory, directories_read
 from acidlib.planning.results import chosen_buckets, parse_verify_share, quarantine_reason, shows_unverified
 from acidlib.planning.units import delete_files, row_files
-from acidlib.service.backend import CompactionHold
 from acidlib.service.places import ListedPlace, Target
 from acidlib.service.plan import PlacePlan, Tails, schema_file, with_logical_lengths, with_tails
+from acidlib.service.ports import CompactionHold
 from acidlib.service.schedule import run_tasks
 from acidlib.service.services import Services, Task
 from acidlib.service.tasks import delete_buckets_task, reader_task, tally_task

@@ -40,8 +40,8 @@ from acidlib.service.open import Queued, metastore_database, open_queued, txn_ti
 from acidlib.service.places import Interpretation, ListedPlace, Target, stated_reader, target_of
 from acidlib.service.selection import Selection
 from acidlib.service.services import Services, step_seconds
-from acidlib.service.surroundings.alone import select_targets
 from acidlib.service.surroundings.catalog import Catalog
+from acidlib.service.surroundings.directories import select_targets
 from acidlib.service.surroundings.hive3 import concerns
 from acidlib.service.surroundings.hive4_cleaning import CLEANER_ON
 from acidlib.service.surroundings.sql import is_known_dead

@@ -14,9 +14,9 @@ from acidlib.memory import DRIVER_MEMORY
 from acidlib.model.results import PlacesDocument, PlaceTotals, ShownPart, ShownPlace
 from acidlib.orc.reader import read_tail
 from acidlib.parquet.footer import read_footer
-from acidlib.service.backend import Backend
 from acidlib.service.in_threads import in_threads
 from acidlib.service.places import ListedPlace, Target
+from acidlib.service.ports import Backend
 from acidlib.service.selection import Selection
 from acidlib.service.services import Services, step_seconds
 from acidlib.stores.listing import flush_length, list_location
@@ -30,7 +30,7 @@ def show_places(services: Services, backend: Backend, selection: Selection) -> P
 
     RefusedError when a named place does not exist.
     """
-    selected = backend.select(selection, automatic=False)
+    selected = backend.tables.select(selection, automatic=False)
     places = [_shown(services, target) for target in selected.targets]
     places += [_unknown(passed.target, passed.reason) for passed in selected.passed_over]
     damaged = sum(place.error is not None or any(part.damage for part in place.parts) for place in places)

@@ -614,7 +614,7 @@ def test_an_interrupt_before_any_place_is_begun(jobs: Jobs, crud: Path, monkeypa
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("acidlib.service.surroundings.alone.StandaloneBackend.recover", interrupted)
+    monkeypatch.setattr("acidlib.service.surroundings.sql.SqlRequests.recover", interrupted)
     ran = jobs("major_compact", *NAMED, crud)
     assert (ran.status, ran.error["kind"]) == (130, "interrupted")
     told = "interrupted by SIGINT: what was done stays, everything else is as it was"

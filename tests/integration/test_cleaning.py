@@ -293,7 +293,7 @@ def test_a_queue_that_is_full_does_not_stop_the_others(
 ) -> None:
     """It keeps one failure from being noted, or one request from its end, whose table was re-created."""
     from acidlib.errors import RetryError
-    from acidlib.service.surroundings.alone import StandaloneCleaning
+    from acidlib.service.surroundings.directories import DirectoryCleaning
 
     other = fixture("hive3/a_crud", tmp_path / "db.db" / "other")
     jobs.good("major_compact", "--location", other, *ALL)
@@ -306,7 +306,7 @@ def test_a_queue_that_is_full_does_not_stop_the_others(
     def failing(*arguments: object) -> None:
         raise RetryError("Cannot write to the queue: no space is left")
 
-    monkeypatch.setattr(StandaloneCleaning, method, failing)
+    monkeypatch.setattr(DirectoryCleaning, method, failing)
     ran = jobs("cleaner", *NOW)
     states = {Path(entry["location"]).name: entry for entry in ran.document["cleanings"]}
     assert (ran.status, states["crud"]["state"], states["other"]["state"]) == (3, "failed", "succeeded")
@@ -318,12 +318,12 @@ def test_a_queue_that_is_lost_at_the_end_hides_nothing_that_went(
     jobs: Jobs, crud: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from acidlib.errors import RetryError
-    from acidlib.service.surroundings.sql import SqlCleaning
+    from acidlib.service.surroundings.directories import DirectoryCleaning
 
-    def failing(cleaning: SqlCleaning) -> None:
+    def failing(cleaning: DirectoryCleaning) -> None:
         raise RetryError("Cannot read the queue: the database is gone")
 
-    monkeypatch.setattr(SqlCleaning, "known_places", failing)
+    monkeypatch.setattr(DirectoryCleaning, "known_places", failing)
     ran = jobs("cleaner", *NOW)
     cleaned, rest = ran.document["cleanings"]
     assert (ran.status, cleaned["state"], rest["state"]) == (3, "succeeded", "failed")

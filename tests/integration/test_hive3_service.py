@@ -30,7 +30,8 @@ from acidlib.metastore import holding
 from acidlib.points import Point
 from acidlib.service import plan as units
 from acidlib.service.surroundings import sql
-from acidlib.service.surroundings.hive3 import Hive3Hold
+from acidlib.service.surroundings.hive3 import LockedPlace
+from acidlib.service.surroundings.sql import SqlHold
 from acidlib.stores.renaming import claims
 from acidlib.stores.renaming.claims import claim
 from acidlib.stores.renaming.local import LocalFileSystem
@@ -814,23 +815,23 @@ def test_nothing_waits_for_what_waits_for_a_reader(own: Site, monkeypatch: pytes
     (laid.location / damaged / "delta_0000001_0000001_0000" / "bucket_00000").write_bytes(b"ORC, or so it says")
     lock = own.client.reading(laid.database, laid.name, waits)
     published, one_at_a_time = [], threading.Lock()
-    begin, real = Hive3Hold.begin, Hive3Hold.published
+    begin, real = LockedPlace.begin, SqlHold.published
 
-    def begun(self: Hive3Hold) -> None:
+    def begun(self: LockedPlace) -> None:
         if self.request.ref.partition == dropped:
             with one_at_a_time:
                 own.client.call.drop_partition(laid.database, laid.name, [dropped[2:]], True)
         begin(self)
 
-    def publish(self: Hive3Hold, directories: tuple[str, ...]) -> None:
+    def publish(self: SqlHold, directories: tuple[str, ...]) -> None:
         real(self, directories)
         published.append(self.target.ref.partition)
         if set(published) == good:
             with one_at_a_time:
                 own.client.unlock(lock)
 
-    monkeypatch.setattr(Hive3Hold, "begin", begun)
-    monkeypatch.setattr(Hive3Hold, "published", publish)
+    monkeypatch.setattr(LockedPlace, "begin", begun)
+    monkeypatch.setattr(SqlHold, "published", publish)
     named = ("--table", laid.full_name, "--order", "name")
     with claim(LocalFileSystem(), at(laid.location / claimed), owner="another", token="t"):
         ran = own("minor_compact", *named, *TWO_RENAMES)

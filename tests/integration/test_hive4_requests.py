@@ -20,7 +20,7 @@ from acidlib.metastore.transactions import TxnType
 from acidlib.model.requests import State
 from acidlib.model.tables import TableRef
 from acidlib.service import plan
-from acidlib.service.surroundings.hive4 import Hive4Backend, Hive4Hold
+from acidlib.service.surroundings.hive4 import Hive4Hold, Hive4Requests
 from acidlib.service.surroundings.hive4_cleaning import Hive4Cleaning
 from acidlib.stores.stores import Stores
 from integration.harness import use_runner
@@ -377,7 +377,7 @@ def test_a_run_that_is_alive_is_not_taken_for_dead(
             store=out_of_reach,
             warn=lambda _: None,
         )
-        notes.extend(Hive4Backend(ahead, lake.hms, None).recover())
+        notes.extend(Hive4Requests(ahead, lake.hms).recover(lambda _: True))
         return real(*given, **more)
 
     monkeypatch.setattr(plan, "prepare", looked_at)

@@ -8,7 +8,7 @@ import pytest
 from judges import merge, tables
 
 from acidlib.queue.sql import SqlQueue
-from acidlib.service.surroundings.alone import StandaloneBackend
+from acidlib.service.surroundings.sql import SqlRequests
 from acidlib.stores.renaming.store import RenameStage
 from integration.harness import Jobs, fixture, tree, visible
 
@@ -69,13 +69,13 @@ def test_what_appears_while_a_named_run_waits_is_not_taken_for_committed(
     location = tmp_path / "db.db" / "t"
     for write_id in (1, 2, 3):
         write(location, write_id)
-    enqueue = StandaloneBackend.queue_and_take
+    enqueue = SqlRequests.submit
 
-    def late(*args):
+    def late(*args, **more):
         write(location, 4)
-        return enqueue(*args)
+        return enqueue(*args, **more)
 
-    monkeypatch.setattr(StandaloneBackend, "queue_and_take", late)
+    monkeypatch.setattr(SqlRequests, "submit", late)
     (entry,) = jobs.good("major_compact", "--location", location, "--all-committed").compactions
     assert entry["output_directories"] == ["base_0000003"]
     assert entry["write_ids"]["high_water_mark"] == 3

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from judges import merge
 
-from acidlib.service.surroundings.alone import StandaloneBackend
+from acidlib.service.surroundings.sql import SqlRequests
 from acidlib.stores.renaming.local import LocalFileSystem
 from integration.harness import Jobs, fixture
 from integration.test_late_changes import write
@@ -42,13 +42,13 @@ def table(tmp_path: Path) -> Path:
 
 def before_submitting(monkeypatch: pytest.MonkeyPatch, action: Callable[[], object]) -> None:
     """Let something happen once a place has been listed, before there is a request for it."""
-    real = StandaloneBackend.submit
+    real = SqlRequests.submit
 
     def later(self, place, kind, **asked):
         action()
         return real(self, place, kind, **asked)
 
-    monkeypatch.setattr(StandaloneBackend, "submit", later)
+    monkeypatch.setattr(SqlRequests, "submit", later)
 
 
 @pytest.mark.parametrize("kind", ["major_compact", "minor_compact"])

@@ -17,7 +17,7 @@ from acidlib.errors import RetryError
 from acidlib.points import Point
 from acidlib.service.compact import PlaceCompaction
 from acidlib.service.spark import SparkEndedError
-from acidlib.service.surroundings.alone import StandaloneBackend
+from acidlib.service.surroundings.sql import SqlRequests
 from acidlib.stores.renaming.store import RenameStage
 from integration.children import Child, killed_at, without_rights
 from integration.harness import AROUND, Jobs, at_time, names, use_runner, visible
@@ -154,7 +154,7 @@ def test_a_history_that_cannot_be_purged_hides_no_result(
     places = Places(tmp_path / "db.db" / "t", 3)
     why = "Cannot purge the history of the queue: the database is gone"
 
-    def purge(backend: StandaloneBackend) -> None:
+    def purge(requests: SqlRequests) -> None:
         raise RetryError(why)
 
     class Ending(ThreadRunner):
@@ -163,7 +163,7 @@ def test_a_history_that_cannot_be_purged_hides_no_result(
                 raise SparkEndedError(f"Cannot run {group}: Spark has ended")
             return super().run(batches, group=group)
 
-    monkeypatch.setattr(StandaloneBackend, "purge_history", purge)
+    monkeypatch.setattr(SqlRequests, "purge_history", purge)
     use_runner(monkeypatch, Ending())
     ran = jobs("major_compact", *places.asked, "--order", "name", "--set", "acidlib.places.in.flight=1")
     assert ran.status == (3 if ends else 0)

@@ -77,18 +77,18 @@ NAMED = (nothing, ("major_compact",), "compactions", "ready for cleaning")
 DRAINS = (queued, ("major_compact",), "compactions", "ready for cleaning")
 CLEANER = (compacted, ("cleaner", "--retention", "0s"), "cleanings", "succeeded")
 ORPHANS = (orphaned, ("cleaner", "--orphans", "--delete"), "cleanings", "succeeded")
-ALONE = "service.surroundings.alone"
+ALONE = "service.surroundings.directories"
 CASES = [
     *((INITIATOR, name) for name in ("service.listing:list_location", "service.places:Target.listed")),
-    *((INITIATOR, name) for name in ("service.initiate:_decision_about", f"{ALONE}:StandaloneBackend.decided_request")),
+    *((INITIATOR, name) for name in ("service.initiate:_decision_about", f"{ALONE}:Directories.decided_request")),
     *((NAMED, name) for name in ("service.listing:list_location", "service.attempts:Attempts.last")),
-    *((NAMED, name) for name in (f"{ALONE}:StandaloneBackend.submit", f"{ALONE}:StandaloneBackend.hold")),
+    *((NAMED, name) for name in (f"{ALONE}:Directories.named_request", f"{ALONE}:DirectoryFence.hold")),
     *(
         (NAMED, name)
         for name in ("service.plan:prepare", "service.plan:run_unit_task", "service.compact:list_location")
     ),
     (DRAINS, "service.plan:prepare"),
-    *((CLEANER, f"{ALONE}:StandaloneCleaning.{name}") for name in ("place", "requests_at", "plan", "end_cleaned")),
+    *((CLEANER, f"{ALONE}:DirectoryCleaning.{name}") for name in ("place", "requests_at", "plan", "end_cleaned")),
     *((CLEANER, name) for name in ("service.clean:list_location", "service.removals:remove_paths")),
     (ORPHANS, "service.orphans:find_unclaimed"),
 ]
@@ -130,7 +130,7 @@ def test_the_others_are_done(
 
 def test_of_dead_runs_the_others_are_given_back(jobs: Jobs, table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     dead_run(jobs, table)
-    break_at(monkeypatch, f"{ALONE}:StandaloneBackend.whereabouts", RecursionError("too deep"))
+    break_at(monkeypatch, f"{ALONE}:Directories.whereabouts", RecursionError("too deep"))
     ran = jobs("major_compact")
     assert {entry["partition"] for entry in ran.compactions} == {GOOD, "dt=2024-01-03"}
     said = " ".join(ran.document["notes"])

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 
 from acidlib.acid.write_ids import ValidTxnList
 from acidlib.errors import AcidError, ConflictError, RefusedError, RetryError, known_error
@@ -31,21 +32,39 @@ from acidlib.model.tables import TableRef
 from acidlib.planning.inputs import Publication
 from acidlib.queue.metastore_database import MetastoreDatabase
 from acidlib.queue.sql import SqlQueue
-from acidlib.service.backend import Decided, Hold, WaitingRequest, finish_publications, nowhere
 from acidlib.service.places import ListedPlace, Target
+from acidlib.service.ports import Backend, ClaimedPlace, Decided, Hold, finish_publications, nowhere
 from acidlib.service.selection import Selected, Selection
 from acidlib.service.services import Services
 from acidlib.service.statistics import StatisticsUpdater
 from acidlib.service.surroundings.catalog import Catalog, GoneError, require_unchanged, run_as_user
-from acidlib.service.surroundings.sql import SqlBackend, SqlHold, with_figures
+from acidlib.service.surroundings.sql import SqlHold, SqlRequests, with_figures
+from acidlib.stores.store import Claim
 
+COMPACT, CLEAN, UNDO = "compact", "clean", "undo the compaction of"
+"""The verbs of messages."""
 _BUSY = (State.INITIATED, State.WORKING)
-_MAX_NOTED = 20
-"""Directories of which evidence is noted in one request: the metastore's queue has little room for properties."""
 
 
-class Hive3Backend(SqlBackend):
-    """Tables and transactions of one Hive 3.1 metastore, and a SQL queue."""
+def hive3(
+    services: Services,
+    queue: SqlQueue,
+    hms: Hms,
+    beats: Heartbeater,
+    *,
+    name: str,
+    database: MetastoreDatabase | None = None,
+) -> Backend:
+    """Return the surroundings of one metastore; see `Hive3Tables`."""
+    tables = Hive3Tables(services, queue, hms, beats, name=name, database=database)
+    requests = SqlRequests(services, queue, tables)
+    return Backend(tables, requests, Hive3Fence(tables, requests))
+
+
+class Hive3Tables:
+    """Tables, transactions and locks of one Hive 3.1 metastore, and the requests for them in a SQL queue."""
+
+    by_location = False  # rows of a metastore's queue state no location
 
     def __init__(
         self,
@@ -62,7 +81,8 @@ class Hive3Backend(SqlBackend):
         name      of the metastore, for requests in a queue of our own
         database  named for the queue, and perhaps this metastore's; None where none is named
         """
-        super().__init__(services, queue)
+        self.services = services
+        self.queue = queue
         self.hms = hms
         self.beats = beats
         self.name = name
@@ -78,9 +98,17 @@ class Hive3Backend(SqlBackend):
         """Return the rows of the names: rows of a metastore's queue state no location."""
         return [row for row in self.queue.of_entity(target.ref) if self.ours(row)]
 
+    def unverified_rows(self, target: Target) -> Sequence[CompactionRequest]:
+        """Return all rows of the names."""
+        return self.rows_at(target)
+
     def whereabouts(self, row: CompactionRequest) -> Location:
         """Ask the metastore."""
         return self.catalog.whereabouts(row.ref).location
+
+    def places(self, rows: Sequence[CompactionRequest]) -> Sequence[Target | AcidError]:
+        """Ask the metastore, for all together."""
+        return self.catalog.places(rows)
 
     def request_for(self, target: Target, kind: CompactionType, *, initiator: str) -> CompactionRequest:
         """Return a request that states its metastore, where the queue is ours."""
@@ -94,8 +122,20 @@ class Hive3Backend(SqlBackend):
             initiator_id=initiator,
         )
 
-    def lock(self, ref: TableRef, *, exclusive: bool) -> CompactorLock:
-        """Lock out readers of a table or partition, or only ALTER and DROP; ConflictError when not granted in time."""
+    def lock(self, request: CompactionRequest, *, exclusive: bool) -> CompactorLock:
+        """Lock out readers of a request's place, or only ALTER and DROP.
+
+        ConflictError when not granted in time, which a request that is worked on notes of an exclusive lock.
+        """
+        try:
+            return self._lock(request.ref, exclusive=exclusive)
+        except ConflictError:
+            if exclusive and request.state is State.WORKING:
+                tried = RequestFacts(lock_tries=request.facts.lock_tries + 1)
+                self.queue.change(request.id, self.services.worker_id, facts=tried)
+            raise
+
+    def _lock(self, ref: TableRef, *, exclusive: bool) -> CompactorLock:
         return publication_lock(
             self.hms,
             self.beats,
@@ -107,7 +147,16 @@ class Hive3Backend(SqlBackend):
 
     def exclusive(self, ref: TableRef) -> AbstractContextManager[object]:
         """Lock out readers by an exclusive lock."""
-        return self.lock(ref, exclusive=True)
+        return self._lock(ref, exclusive=True)
+
+    def require_unchanged(self, request: CompactionRequest, held: Target, doing: str) -> None:
+        """Raise ConflictError where Hive's own compactor is at a held place, or its table is not the same any more."""
+        self.require_no_compactor(request, doing)
+        try:
+            now = self.catalog.whereabouts(request.ref)
+        except GoneError as error:
+            raise ConflictError(f"Cannot {doing} {held.ref}: it was renamed or dropped meanwhile") from error
+        require_unchanged(held, now, doing)
 
     def require_no_compactor(self, row: CompactionRequest, doing: str) -> None:
         """Raise ConflictError where Hive's own compactor works at the place of a request, or is about to.
@@ -124,13 +173,13 @@ class Hive3Backend(SqlBackend):
         for other in shown:
             if other.ref == row.ref and other.state in _BUSY:
                 owner, advice = "", ""
-                if doing == Hive3Hold.doing:
+                if doing == COMPACT:
                     owner, advice = "Hive's own ", "; call again when it is done"
                 raise ConflictError(
                     f"Cannot {doing} {other.ref}: {owner}request {other.id} for it is {other.state.label}{advice}"
                 )
 
-    def left_alone_notes(self) -> list[str]:
+    def notes(self) -> list[str]:
         """Return notes about requests of other metastores in our queue, or of this one by other URIs."""
         if not self.own_queue:
             return []
@@ -140,35 +189,6 @@ class Hive3Backend(SqlBackend):
             f"left alone in this queue: requests of the metastore {name} ({count}); this run's is {self.name}"
             for name, count in sorted(counts.items())
         ]
-
-    def recover(self, is_wanted: Callable[[CompactionRequest], bool] = lambda _: True) -> list[str]:
-        """Drop locks of dead runs, too; one that locks readers out only when the publication under it is finished."""
-        notes = self.left_alone_notes() + super().recover(is_wanted)
-        dead = release_dead_locks(
-            self.hms,
-            timeout_seconds=self.beats.timeout_seconds,
-            agent=self.services.worker_id,
-            may_drop=self._may_drop,
-        )
-        return notes + [f"lock {lock.lock_id} of a dead run ({lock.agent}) was dropped" for lock in dead]
-
-    def _may_drop(self, lock: HeldLock) -> bool:
-        """Finish the publication or undo of a dead run under its exclusive lock; return whether the lock may go.
-
-        A run that died in an undo has no request in the state working: only its lock tells the place.
-        """
-        if lock.type is not LockType.EXCLUSIVE or lock.database == PLACES or lock.table is None:
-            return True
-        ref = TableRef(lock.database, lock.table, lock.partition)
-        try:
-            finish_publications(self.services, self.catalog.whereabouts(ref).location, lambda: self.exclusive(ref))
-        except (ConflictError, RetryError):
-            return False  # another run is there, or the place is out of reach: the metastore drops the lock in time
-        except AcidError:
-            return True  # the table is gone, or the run that compacts it says what is wrong
-        except Exception:
-            return False  # nothing is known of the place
-        return True
 
     def select(self, selection: Selection, *, automatic: bool) -> Selected:
         """Return tables and partitions of the metastore, as of one snapshot."""
@@ -180,98 +200,164 @@ class Hive3Backend(SqlBackend):
             busy = {row.ref for row in rows if row.state in _BUSY}
         return self.catalog.select(selection, automatic=automatic, busy=busy)
 
-    def waiting(self, kind: CompactionType) -> list[WaitingRequest]:
-        """Return the requests of this kind that wait."""
-        rows = list(filter(self.ours, self.queue.waiting(kind)))
-        return list(zip(rows, self.catalog.places(rows), strict=True))
-
-    def submit(self, place: ListedPlace, kind: CompactionType, *, buckets: int | None = None) -> CompactionRequest:
-        """Queue a request and take it."""
-        del buckets
-        request = self.request_for(place.target, kind, initiator=f"{self.services.host}-manual")
-        return self.queue_and_take(request)
+    def named_request(self, place: ListedPlace, kind: CompactionType) -> CompactionRequest:
+        """Return a request for a place that was named."""
+        return self.request_for(place.target, kind, initiator=f"{self.services.host}-manual")
 
     def decided_request(self, decided: Decided) -> CompactionRequest:
         """Return a request, with the figures where the queue is ours: Hive's has little room."""
         request = self.request_for(decided.place.target, decided.kind, initiator=self.services.initiator_id)
         return with_figures(request, decided) if self.own_queue else request
 
-    def hold(self, request: CompactionRequest, target: Target) -> Hive3Hold:
-        """Return the hold of a request that this run has taken; its place is looked up once it is locked."""
-        del target
-        return Hive3Hold(self, request)
-
-    def undo_target(self, request: CompactionRequest) -> Target:
-        """Return the place; RefusedError unless it is the very table that was compacted, at the same location."""
-        target = self.catalog.place(request)
-        if request.facts.table_id != table_id(target):
-            raise RefusedError(f"Cannot undo the compaction of {target.ref}: the table was re-created or moved since")
-        return target
-
-    def undo_hold(self, request: CompactionRequest) -> Hold:
-        """Return a hold with the lock of a compactor and a claim; see `Hive3UndoHold`."""
-        return Hive3UndoHold(self, request)
-
-    def require_no_reader(self, request: CompactionRequest, target: Target) -> None:
-        """Check that no query holds a lock there or waits for one: then none will wait long for the undo, either."""
-        self.require_no_compactor(request, Hive3UndoHold.doing)
-        locks = [lock for lock in self.hms.show_locks() if concerns(lock, request.ref)]
-        if locks:
-            held = describe_holders(locks)
-            raise ConflictError(f"Cannot undo the compaction of {target.ref}: its result may be read: {held}")
-
     def is_dropped(self, target: Target) -> bool:
         """Ask the metastore."""
         return self.catalog.is_dropped(target)
 
-    def purge_history(self) -> None:
-        """Purge our history by Hive's settings; the metastore purges its own."""
-        if self.own_queue:
-            super().purge_history()
+
+class Hive3Fence:
+    """Claims, and locks in the metastore: a lock keeps compactors away, an exclusive one readers as well."""
+
+    can_rebalance = False
+
+    def __init__(self, tables: Hive3Tables, requests: SqlRequests) -> None:
+        self._tables = tables
+        self._requests = requests
+
+    def recover(self) -> list[str]:
+        """Drop locks of dead runs; one that locks readers out only when the publication under it is finished."""
+        tables = self._tables
+        dead = release_dead_locks(
+            tables.hms,
+            timeout_seconds=tables.beats.timeout_seconds,
+            agent=tables.services.worker_id,
+            may_drop=self._may_drop,
+        )
+        return [f"lock {lock.lock_id} of a dead run ({lock.agent}) was dropped" for lock in dead]
+
+    def _may_drop(self, lock: HeldLock) -> bool:
+        """Finish the publication or undo of a dead run under its exclusive lock; return whether the lock may go.
+
+        A run that died in an undo has no request in the state working: only its lock tells the place.
+        """
+        if lock.type is not LockType.EXCLUSIVE or lock.database == PLACES or lock.table is None:
+            return True
+        ref = TableRef(lock.database, lock.table, lock.partition)
+        try:
+            location = self._tables.catalog.whereabouts(ref).location
+            finish_publications(self._tables.services, location, partial(self._tables.exclusive, ref))
+        except (ConflictError, RetryError):
+            return False  # another run is there, or the place is out of reach: the metastore drops the lock in time
+        except AcidError:
+            return True  # the table is gone, or the run that compacts it says what is wrong
+        except Exception:
+            return False  # nothing is known of the place
+        return True
+
+    def hold(self, request: CompactionRequest, target: Target) -> SqlHold:
+        """Return the hold of a request that this run has taken; its place is looked up once it is locked."""
+        del target
+        tables = self._tables
+        place = LockedPlace(tables, request, doing=COMPACT, look_up=lambda: tables.catalog.place(request))
+        return SqlHold(self._requests, place)
+
+    def finish(self, target: Target) -> None:
+        """Finish the publications of dead runs, while readers are locked out."""
+        finish_publications(self._tables.services, target.location, partial(self._tables.exclusive, target.ref))
 
 
-class Hive3Hold(SqlHold):
-    """A place with a claim, and with a lock in the metastore that keeps other compactors away."""
+class Hive3Undoing:
+    """The undoing of compactions of one metastore.
 
-    doing = "compact"
-    """The verb of messages."""
-    _backend: Hive3Backend
+    A reader that has no lock yet waits for the exclusive lock of the undo, lists the place after that, and reads the
+    inputs, with any snapshot: they are directories of single writes. So open transactions that hold no lock there do
+    not matter.
+    """
 
-    def __init__(self, backend: Hive3Backend, request: CompactionRequest) -> None:
-        super().__init__(backend, request, nowhere(request))
+    knows_readers = True
+
+    def __init__(self, tables: Hive3Tables) -> None:
+        self._tables = tables
+        self.requests = SqlRequests(tables.services, tables.queue, tables)
+
+    def place(self, request: CompactionRequest) -> Target:
+        """Return the place; RefusedError unless it is the very table that was compacted, at the same location."""
+        target = self._tables.catalog.place(request)
+        if request.facts.table_id != table_id(target):
+            raise RefusedError(f"Cannot undo the compaction of {target.ref}: the table was re-created or moved since")
+        return target
+
+    def hold(self, request: CompactionRequest) -> Hold:
+        """Return a hold with the lock of a compactor and a claim."""
+        return LockedPlace(self._tables, request, doing=UNDO, look_up=lambda: self.place(request))
+
+    def require_no_reader(self, request: CompactionRequest, target: Target) -> None:
+        """Check that no query holds a lock there or waits for one: then none will wait long for the undo, either."""
+        self._tables.require_no_compactor(request, UNDO)
+        locks = [lock for lock in self._tables.hms.show_locks() if concerns(lock, request.ref)]
+        if locks:
+            held = describe_holders(locks)
+            raise ConflictError(f"Cannot undo the compaction of {target.ref}: its result may be read: {held}")
+
+
+class LockedPlace:
+    """A claimed place, with a lock in the metastore that keeps other compactors away, except from the cleaner."""
+
+    def __init__(
+        self,
+        tables: Hive3Tables,
+        request: CompactionRequest,
+        *,
+        doing: str,
+        look_up: Callable[[], Target] | None = None,
+        target: Target | None = None,
+    ) -> None:
+        """Hold nothing yet.
+
+        doing    the verb of messages: `COMPACT`, `CLEAN` or `UNDO`
+        look_up  returns the place once it is locked; None for one that is only claimed, as by the cleaner
+        target   that place
+        """
+        self.request = request
+        self._services = tables.services
+        self._tables = tables
+        self._doing = doing
+        self._look_up = look_up
+        self._claimed = ClaimedPlace(tables.services, request, target or nowhere(request))
         self._locks: list[CompactorLock] = []
         self._since = 0.0
+        self.assert_claimed, self.leave = self._claimed.assert_claimed, self._claimed.leave
+
+    @property
+    def target(self) -> Target:
+        """The place, once it is held."""
+        return self._claimed.target
+
+    @property
+    def claim(self) -> Claim:
+        """The claim on the place; ConflictError before `begin`."""
+        return self._claimed.claim
 
     def begin(self) -> None:
         """Lock, claim, and take the snapshot by which everything is interpreted from here on."""
-        backend, request = self._backend, self.request
-        self._locks.append(lock_place(backend.hms, backend.beats, ref=request.ref, agent=self._services.worker_id))
-        self.target = self._place()
-        backend.require_no_compactor(request, self.doing)
-        super().begin()
+        tables, request = self._tables, self.request
+        if self._look_up is not None:
+            self._locks.append(lock_place(tables.hms, tables.beats, ref=request.ref, agent=self._services.worker_id))
+            self._claimed.target = self._look_up()
+            tables.require_no_compactor(request, self._doing)
+        self._claimed.begin()
         self._since = self._services.clock()
 
-    def _place(self) -> Target:
-        return self._backend.catalog.place(self.request)
-
     def assert_mine(self) -> None:
-        """Check locks, claim and request, that Hive's own compactor is not there, and that the table is the same."""
+        """Check locks and claim, that Hive's own compactor is not there, and that the table is the same."""
         for lock in self._locks:
             lock.assert_alive()
-        super().assert_mine()
-        self._backend.require_no_compactor(self.request, self.doing)
-        try:
-            now = self._backend.catalog.whereabouts(self.request.ref)
-        except GoneError as error:
-            raise ConflictError(
-                f"Cannot {self.doing} {self.target.ref}: it was renamed or dropped meanwhile"
-            ) from error
-        require_unchanged(self.target, now, self.doing)
+        self._claimed.assert_mine()
+        self._tables.require_unchanged(self.request, self.target, self._doing)
 
     def close(self) -> None:
         """Release claim and locks."""
         try:
-            super().close()
+            self._claimed.close()
         finally:
             for lock in self._locks:
                 lock.release()
@@ -286,13 +372,7 @@ class Hive3Hold(SqlHold):
 
     @contextmanager
     def _locked(self, *, exclusive: bool) -> Iterator[None]:
-        try:
-            lock = self._backend.lock(self.request.ref, exclusive=exclusive)
-        except ConflictError:
-            if exclusive and self.request.state is State.WORKING:
-                tried = RequestFacts(lock_tries=self.request.facts.lock_tries + 1)
-                self._queue.change(self.request.id, self._services.worker_id, facts=tried)
-            raise
+        lock = self._tables.lock(self.request, exclusive=exclusive)
         self._locks.append(lock)
         try:
             yield
@@ -305,39 +385,26 @@ class Hive3Hold(SqlHold):
                 note = str(known_error(error, f"release the lock on {self.target.ref}"))
                 self._services.progress.note(note, place=str(self.target.ref))
 
-    def start(self, high_water_mark: int, inputs: str | None = None) -> None:
-        """Record the mark, and in Hive's queue the user that this runs as."""
-        super().start(high_water_mark, inputs)
-        if self.request.run_as is None and not self._backend.own_queue:
-            run_as = run_as_user(self._services, self.target)
-            self._queue.change(self.request.id, self._services.worker_id, run_as=run_as)
+    def started(self) -> str | None:
+        """Return the user that this runs as, which Hive's queue has a column for."""
+        if self.request.run_as is not None or self._tables.own_queue:
+            return None
+        return run_as_user(self._services, self.target)
 
-    def update_statistics(self, directories: tuple[str, ...], rows: int | None) -> Statistics | None:
-        """Write the statistics in the metastore's database, where that is named."""
-        updater = StatisticsUpdater(self._services, self._backend.hms, self._backend.database)
-        return updater.update(self.target, known_since=self._since, results=directories, rows=rows)
-
-    def _identity_facts(self) -> RequestFacts:
+    def identity_facts(self) -> RequestFacts:
+        """Return what tells the table from another one of its name."""
         return RequestFacts(table_id=table_id(self.target))
 
-    def _publication_facts(self, directories: tuple[str, ...]) -> RequestFacts:
+    def publication_facts(self, directories: tuple[str, ...]) -> RequestFacts:
         """Return as evidence for the cleaner the transactions and locks that exist now that the results are visible."""
-        hms = self._backend.hms
+        hms = self._tables.hms
         evidence = evidence_now(hms.open_txns(), hms.show_locks(), self._services.now_ms())
         return RequestFacts(evidence=dict.fromkeys(directories or ("",), evidence), table_id=table_id(self.target))
 
-
-class Hive3UndoHold(Hive3Hold):
-    """A place that is held to undo a compaction: with the lock of a compactor, and an exclusive one for the change.
-
-    A reader that has no lock yet waits for one, lists the place after that, and reads the inputs, with any snapshot:
-    they are directories of single writes. So open transactions that hold no lock there do not matter.
-    """
-
-    doing = "undo the compaction of"
-
-    def _place(self) -> Target:
-        return self._backend.undo_target(self.request)
+    def update_statistics(self, directories: tuple[str, ...], rows: int | None) -> Statistics | None:
+        """Write the statistics in the metastore's database, where that is named."""
+        updater = StatisticsUpdater(self._services, self._tables.hms, self._tables.database)
+        return updater.update(self.target, known_since=self._since, results=directories, rows=rows)
 
 
 def evidence_now(txns: ValidTxnList, locks: Iterable[HeldLock], now_ms: int) -> ActivityMark:

@@ -6,22 +6,39 @@ from collections.abc import Iterable, Sequence
 
 from acidlib.acid.names import Generation, Names
 from acidlib.acid.write_ids import ValidTxnList
+from acidlib.errors import AcidError
 from acidlib.metastore.transactions import HeldLock
 from acidlib.model.requests import ActivityMark, CompactionRequest, RequestFacts, State
 from acidlib.planning.clean import CleanPlan, aborted_present, plan_cleaning
-from acidlib.service.backend import Hold
 from acidlib.service.clean import ListedRequest
 from acidlib.service.places import Target
-from acidlib.service.surroundings.hive3 import Hive3Backend, Hive3Hold, concerns, evidence_now, table_id
-from acidlib.service.surroundings.metastore_cleaning import DROPPED, MetastoreCleaning, with_mark
-from acidlib.service.surroundings.sql import SqlCleaning
+from acidlib.service.ports import Hold
+from acidlib.service.selection import CleanerOptions
+from acidlib.service.services import attempt
+from acidlib.service.surroundings.hive3 import (
+    CLEAN,
+    Hive3Fence,
+    Hive3Tables,
+    LockedPlace,
+    concerns,
+    evidence_now,
+    table_id,
+)
+from acidlib.service.surroundings.metastore_cleaning import (
+    DROPPED,
+    CatalogPlaces,
+    notes_about_named,
+    retention_of,
+    with_mark,
+)
+from acidlib.service.surroundings.sql import SqlRequests, note_failed_cleaning, retry_reason
 from acidlib.wording import retention_words
 
 _MAX_NOTED = 20
 """Directories of which evidence is noted in one request: the metastore's queue has little room for properties."""
 
 
-class Hive3Cleaning(SqlCleaning, MetastoreCleaning):
+class Hive3Cleaning:
     """The requests of one Hive 3.1 metastore, in its own queue or in ours: cleaned by proof.
 
     Hive 3.1 has no watermark in its queue. A directory may go only when every transaction and lock that existed once
@@ -30,42 +47,59 @@ class Hive3Cleaning(SqlCleaning, MetastoreCleaning):
     remembers locks in memory; transactions are added here because a query takes its snapshot before its locks.
     """
 
-    backend: Hive3Backend
+    ends_many = False
+    must_exist = True
+    rolled_back = None
+
+    def __init__(self, tables: Hive3Tables, options: CleanerOptions) -> None:
+        """Raise as `notes_about_named`."""
+        self.services = tables.services
+        self.options = options
+        self._tables = tables
+        self._queue = tables.queue
+        self._retention = retention_of(tables.services.settings, options)
+        self._places = CatalogPlaces(tables.catalog, current=self._current, snapshot=lambda _: None)
+        self.notes = notes_about_named(tables.catalog, options, tables.queue.show)
+        self.place, self.require_unmoved = self._places.place, self._places.require_unmoved
 
     def is_wanted(self, request: CompactionRequest) -> bool:
         """Return whether a request is of this metastore and selected."""
-        return self.backend.ours(request) and self.options.selection.wants(request.ref)
+        return self._tables.ours(request) and self.options.selection.wants(request.ref)
 
-    def all_requests(self) -> Iterable[CompactionRequest]:
-        """Read the SQL queue."""
-        return self.backend.queue.show()
+    def recover(self) -> list[str]:
+        """Give back wanted requests of dead runs, and drop their locks."""
+        requests = SqlRequests(self.services, self._queue, self._tables)
+        return requests.recover(self.is_wanted) + Hive3Fence(self._tables, requests).recover()
 
     def ready(self) -> list[CompactionRequest]:
         """Return the requests of this metastore, an earlier mark of a place before a later one."""
         if self.options.dry_run:  # else `recover` has returned these notes
-            for line in self.backend.left_alone_notes():
+            for line in self._tables.notes():
                 self.services.progress.note(line)
-        rows = [with_mark(row) for row in super().ready()]
-        self.expect(rows)
+        rows = [with_mark(row) for row in self._queue.ready_for_cleaning() if self.is_wanted(row)]
+        self._places.expect(rows)
         return rows
 
-    def current(self, request_id: int) -> CompactionRequest | None:
-        """Read the SQL queue."""
-        row = self.backend.queue.find(request_id)
+    def not_ready_reason(self, request: CompactionRequest) -> str | None:
+        """Wait after a failure."""
+        return retry_reason(self.services, request)
+
+    def _current(self, request_id: int) -> CompactionRequest | None:
+        row = self._queue.find(request_id)
         return None if row is None or row.state is not State.READY_FOR_CLEANING else with_mark(row)
 
     def require_alone(self, request: CompactionRequest, target: Target) -> None:
         """Ask whether Hive's own compactor works there."""
         del target
-        self.backend.require_no_compactor(request, Hive3CleaningHold.doing)
+        self._tables.require_no_compactor(request, CLEAN)
 
     def hold(self, request: CompactionRequest, target: Target) -> Hold:
         """Return a claim of the place; its check also asks whether Hive's own compactor works there."""
-        return Hive3CleaningHold(self.backend, request, target)
+        return LockedPlace(self._tables, request, doing=CLEAN, target=target)
 
     def requests_at(self, target: Target) -> Sequence[CompactionRequest]:
         """Return the rows about the table or partition."""
-        return self.backend.rows_at(target)
+        return self._tables.rows_at(target)
 
     def plan(self, listed: ListedRequest, requests: Sequence[CompactionRequest]) -> CleanPlan:
         """Return the paths that are obsolete for the recorded mark, except those that may still be read.
@@ -80,8 +114,8 @@ class Hive3Cleaning(SqlCleaning, MetastoreCleaning):
                 row.require_understood("clean", "evidence")
                 for name, evidence in row.facts.evidence.items():
                     seen[name] = max(evidence, seen.get(name, evidence))
-        hms, now_ms = self.backend.hms, self.services.now_ms()
-        retention_ms = int(self.retention_seconds * 1000)
+        hms, now_ms = self._tables.hms, self.services.now_ms()
+        retention_ms = int(self._retention * 1000)
         txns = hms.open_txns()
         locks = [lock for lock in hms.show_locks() if concerns(lock, request.ref)]
         waited_for = dict(seen)
@@ -111,17 +145,21 @@ class Hive3Cleaning(SqlCleaning, MetastoreCleaning):
             now = evidence_now(hms.open_txns(), hms.show_locks(), self.services.now_ms())
             noted = dict(request.facts.evidence) if request.facts.table_id == table_id(target) else {}
             noted.update(dict.fromkeys(plan.first_seen[: max(_MAX_NOTED - len(noted), 0)], now))
-            self.backend.queue.change(request.id, None, facts=RequestFacts(evidence=noted, table_id=table_id(target)))
+            self._queue.change(request.id, None, facts=RequestFacts(evidence=noted, table_id=table_id(target)))
         return plan
 
-    def end_cleaned(self, cleaned: ListedRequest) -> str | None:
+    def end_cleaned(self, cleaned: Sequence[ListedRequest]) -> list[str | AcidError | None]:
+        """End the requests, one after the other."""
+        return [attempt(self._end, listed) for listed in cleaned]
+
+    def _end(self, cleaned: ListedRequest) -> str | None:
         """End a request as succeeded; or return why it stays, in the metastore's own queue.
 
         There the end has the metastore forget aborted write ids up to the mark: so no rows of them may be left.
         """
-        if not self.backend.own_queue:
+        if not self._tables.own_queue:
             target, listing = cleaned.target, cleaned.listing
-            outputs = {name for row in self.backend.rows_at(target) for name in row.facts.outputs or ()}
+            outputs = {name for row in self._tables.rows_at(target) for name in row.facts.outputs or ()}
             aborted = aborted_present(
                 listing,
                 target.write_ids(listing),
@@ -135,30 +173,29 @@ class Hive3Cleaning(SqlCleaning, MetastoreCleaning):
                     f"nothing obsolete is left, but rows of aborted write ids ({ids}) still lie there; "
                     "only Hive's own cleaner can forget the others, so the request stays for it"
                 )
-        self.backend.queue.end(cleaned.request.id, State.SUCCEEDED, self.services.now_ms(), up_to=cleaned.mark)
+        self._queue.end(cleaned.request.id, State.SUCCEEDED, self.services.now_ms(), up_to=cleaned.mark)
         return None
 
     def end_dropped(self, request: CompactionRequest) -> None:
         """End the request as refused."""
-        self.backend.queue.end(request.id, State.REFUSED, self.services.now_ms(), reason=DROPPED)
+        self._queue.end(request.id, State.REFUSED, self.services.now_ms(), reason=DROPPED)
+
+    def end_forbidden(self, request: CompactionRequest, reason: str) -> bool:
+        """Let it wait."""
+        del request, reason
+        return False
+
+    def note_failure(self, request: CompactionRequest, error: AcidError) -> None:
+        """Have it tried again later, or give it up."""
+        note_failed_cleaning(self.services, self._queue, request, error)
 
     def known_places(self) -> list[CompactionRequest]:
         """Return the places of our own queue; rows of a metastore's state no location."""
-        return super().known_places() if self.backend.own_queue else []
+        return list(filter(self.is_wanted, self._queue.newest_of_places())) if self._tables.own_queue else []
 
-
-class Hive3CleaningHold(Hive3Hold):
-    """A place that is claimed by the cleaner, which needs no compactor's lock."""
-
-    doing = "clean"
-
-    def __init__(self, backend: Hive3Backend, request: CompactionRequest, target: Target) -> None:
-        super().__init__(backend, request)
-        self.target = target
-
-    def begin(self) -> None:
-        """Claim the place, which is known already."""
-        Hold.begin(self)
+    def why_nothing(self) -> list[str]:
+        """Return none."""
+        return []
 
 
 def wait_reason(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import enum
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 
 from acidlib.acid.listing import Listing
@@ -32,16 +32,16 @@ from acidlib.model.requests import (
 )
 from acidlib.model.results import Outcome, Statistics
 from acidlib.model.tables import TableRef
-from acidlib.planning.inputs import needs_empty_write_id, refused_message
+from acidlib.planning.inputs import Publication, needs_empty_write_id, refused_message
 from acidlib.planning.results import quarantining_request
 from acidlib.points import Point, reach
 from acidlib.processes import process_identity
 from acidlib.queue.metastore_database import MetastoreDatabase
 from acidlib.queue.rules import failed_attempts_reason
 from acidlib.service.attempts import Attempts, awaited_marks
-from acidlib.service.backend import Backend, CompactionHold, Decided, WaitingRequest, nowhere
 from acidlib.service.places import ListedPlace, Target
 from acidlib.service.plan import require_rebalanceable
+from acidlib.service.ports import Backend, ClaimedPlace, Decided, WaitingRequest, finish_publications, nowhere
 from acidlib.service.selection import Selected, Selection
 from acidlib.service.services import WORKER_PREFIX, Services, attempt
 from acidlib.service.statistics import StatisticsUpdater
@@ -49,43 +49,43 @@ from acidlib.service.surroundings.catalog import Catalog, run_as_user
 from acidlib.service.surroundings.hive4_recovery import give_back, is_private, pool_of, queue_again, recover
 from acidlib.service.surroundings.sql import ALREADY_QUEUED, in_the_way, taken_by_another
 from acidlib.stores.listing import list_location
+from acidlib.stores.store import Claim
 from acidlib.version import __version__
 
 POOL = "hive.compactor.worker.pool"
 MIN_HISTORY = "metastore.txn.use.minhistorywriteid"
 
 
-class Hive4Backend(Backend):
-    """Tables, queue and transactions of one Hive 4 metastore."""
+def hive4(
+    services: Services,
+    hms: Hms,
+    beats: Heartbeater,
+    *,
+    pool: str | None = None,
+    into_pool: str | None = None,
+    min_history: bool = False,
+    database: MetastoreDatabase | None = None,
+) -> Backend:
+    """Return the surroundings of one metastore; see `Hive4Requests` and `Hive4Fence`."""
+    requests = Hive4Requests(services, hms, pool=pool, into_pool=into_pool)
+    fence = Hive4Fence(requests, beats, min_history=min_history, database=database)
+    return Backend(requests, requests, fence)
+
+
+class Hive4Requests:
+    """Tables and queue of one Hive 4 metastore, which shows both at once."""
 
     in_order = True
-    can_rebalance = True
 
-    def __init__(
-        self,
-        services: Services,
-        hms: Hms,
-        beats: Heartbeater,
-        *,
-        pool: str | None = None,
-        into_pool: str | None = None,
-        min_history: bool = False,
-        database: MetastoreDatabase | None = None,
-    ) -> None:
+    def __init__(self, services: Services, hms: Hms, *, pool: str | None = None, into_pool: str | None = None) -> None:
         """Work with one metastore.
 
-        pool         the pool whose requests are taken; None = the default one
-        into_pool    the pool for new requests, whatever the tables say; None = as they say
-        min_history  the server counts readers by write id, so that this run has to register
-        database     named for the queue, and perhaps this metastore's; None where none is named
+        pool       the pool whose requests are taken; None = the default one
+        into_pool  the pool for new requests, whatever the tables say; None = as they say
         """
-        super().__init__(services)
+        self.services = services
         self.hms = hms
-        self.beats = beats
         self.catalog = Catalog(services, hms)
-        self.min_history = min_history
-        self.database = database
-        self.statistics = StatisticsUpdater(services, hms, database)
         self._pool = pool
         self._into_pool = into_pool
         self._asked_at: dict[int, float] = {}
@@ -113,7 +113,7 @@ class Hive4Backend(Backend):
         self._rows = rows
         return rows
 
-    def recover(self, is_wanted: Callable[[CompactionRequest], bool] = lambda _: True) -> list[str]:
+    def recover(self, is_wanted: Callable[[CompactionRequest], bool]) -> list[str]:
         """End wanted requests that their run or worker will never end, and queue them again: see `recover`."""
         txns = self.hms.open_txns()
         rows = self.hms.show_compactions()
@@ -150,7 +150,7 @@ class Hive4Backend(Backend):
             rows.pop()
         return list(zip(rows, self.catalog.places(rows), strict=True))
 
-    def queue_warnings(self) -> list[str]:
+    def warnings(self) -> list[str]:
         """Warn that the default pool may have requests that only Hive's own workers can carry out."""
         if self._pool is not None:
             doubt = (
@@ -240,10 +240,9 @@ class Hive4Backend(Backend):
     def refuse(self, request: CompactionRequest, reason: str) -> None:
         """Do nothing: only a request that was handed out can be refused."""
 
-    def hold(self, request: CompactionRequest, target: Target) -> Hive4Hold:
-        """Return the hold of a request that was handed out to this run; its place is looked up once it is locked."""
-        del target
-        return Hive4Hold(self, request, taken_at=self._asked_at.pop(request.id, self.services.clock()))
+    def taken_at(self, request: CompactionRequest) -> float:
+        """Return when this run asked for a request that it was handed out; that is forgotten."""
+        return self._asked_at.pop(request.id, self.services.clock())
 
     def attempts(self, targets: Sequence[Target]) -> Attempts:
         """Read the metastore's queue and its history."""
@@ -303,6 +302,43 @@ class Hive4Backend(Backend):
         )
 
 
+class Hive4Fence:
+    """Claims, and transactions of the metastore whose locks keep compactors away, and for a rebalance writers."""
+
+    can_rebalance = True
+
+    def __init__(
+        self,
+        requests: Hive4Requests,
+        beats: Heartbeater,
+        *,
+        min_history: bool = False,
+        database: MetastoreDatabase | None = None,
+    ) -> None:
+        """Work with one metastore.
+
+        min_history  the server counts readers by write id, so that this run has to register
+        database     named for the queue, and perhaps this metastore's; None where none is named
+        """
+        self.requests = requests
+        self.beats = beats
+        self.min_history = min_history
+        self.statistics = StatisticsUpdater(requests.services, requests.hms, database)
+
+    def recover(self) -> list[str]:
+        """Return none: the metastore ends the transactions of dead runs, and claims go stale by themselves."""
+        return []
+
+    def hold(self, request: CompactionRequest, target: Target) -> Hive4Hold:
+        """Return the hold of a request that was handed out to this run; its place is looked up once it is locked."""
+        del target
+        return Hive4Hold(self, request, taken_at=self.requests.taken_at(request))
+
+    def finish(self, target: Target) -> None:
+        """Finish the publications of dead runs, which no reader sees before the commit."""
+        finish_publications(self.requests.services, target.location)
+
+
 class RequestEnd(enum.Enum):
     """The end of a request whose transaction has not committed."""
 
@@ -350,18 +386,21 @@ def is_worked_on(row: CompactionRequest | None, worker_id: str) -> bool:
     return row is not None and row.state is State.WORKING and row.worker_id == worker_id
 
 
-class Hive4Hold(CompactionHold):
+class Hive4Hold:
     """A place with a lock of our open transaction and a claim, for a request that was handed out to this run.
 
     The commit of that transaction makes the result visible and the request ready for cleaning. From before the inputs
     are listed until then it is open, with heartbeats. Source: Hive 4 `Worker.findNextCompactionAndExecute`.
     """
 
-    def __init__(self, backend: Hive4Backend, request: CompactionRequest, *, taken_at: float) -> None:
+    def __init__(self, fence: Hive4Fence, request: CompactionRequest, *, taken_at: float) -> None:
         """Hold nothing yet. `taken_at` is no later than the server's start of the request, by the clock here."""
-        super().__init__(backend.services, request, nowhere(request))
-        self._backend = backend
-        self._hms = backend.hms
+        self.request = request
+        self._fence = fence
+        self._services = fence.requests.services
+        self._hms = fence.requests.hms
+        self._claimed = ClaimedPlace(self._services, request, nowhere(request))
+        self.assert_claimed, self.leave_claim = self._claimed.assert_claimed, self._claimed.leave
         self._taken_at = taken_at
         self._held_since = self._services.clock()
         self._txn: CompactionTransaction | None = None
@@ -369,6 +408,16 @@ class Hive4Hold(CompactionHold):
         """The request is marked as compacted, or may be: the answer may have been lost."""
         self._outcome_unknown = False
         """It is not known whether the transaction has committed."""
+
+    @property
+    def target(self) -> Target:
+        """The place, once it is held."""
+        return self._claimed.target
+
+    @property
+    def claim(self) -> Claim:
+        """The claim on the place; ConflictError before `begin`."""
+        return self._claimed.claim
 
     @property
     def _transaction(self) -> CompactionTransaction:
@@ -391,7 +440,7 @@ class Hive4Hold(CompactionHold):
             self._hms.set_job_id(request, bucket_note(request.bucket_count))
         txn = self._txn = begin_compaction(
             self._hms,
-            self._backend.beats,
+            self._fence.beats,
             ref=request.ref,
             agent=self._services.worker_id,
             rebalances=rebalances,
@@ -400,14 +449,14 @@ class Hive4Hold(CompactionHold):
             self._allocate_empty_write_id(txn)
         # our own transaction is among the open ones, as it has to be: see HIVE-29567
         txns = self._hms.open_txns(exclude_readers=True).without(txn.txn_id)
-        place = self._backend.catalog.place(request, txns)
-        self.target = replace(place, interpretation=replace(place.interpretation, visibility_txn=txn.txn_id))
-        super().begin()
+        place = self._fence.requests.catalog.place(request, txns)
+        self._claimed.target = replace(place, interpretation=replace(place.interpretation, visibility_txn=txn.txn_id))
+        self._claimed.begin()
         stated = place.interpretation.write_ids
         assert stated is not None
         assert stated.single is not None
         write_ids = stated.single
-        if self._backend.min_history:
+        if self._fence.min_history:
             lowest = min(write_ids.min_open, write_ids.high_water_mark + 1)
             self._hms.add_write_ids_to_min_history(txn.txn_id, {str(place.ref.whole_table): lowest})
         self.request = replace(request, run_as=request.run_as or run_as_user(self._services, place))
@@ -419,7 +468,9 @@ class Hive4Hold(CompactionHold):
 
         The lock keeps other workers of the request out; if a lower write id is open the plan is refused later.
         """
-        place = self._backend.catalog.place(self.request, self._hms.open_txns(exclude_readers=True).without(txn.txn_id))
+        place = self._fence.requests.catalog.place(
+            self.request, self._hms.open_txns(exclude_readers=True).without(txn.txn_id)
+        )
         listed = place.listed(list_location(self._services.fs(place.location), place.location, missing=RefusedError))
         require_rebalanceable(listed.target, listed.hive.names)
         if not needs_empty_write_id(listed.state):
@@ -484,13 +535,22 @@ class Hive4Hold(CompactionHold):
         `published` checks the request: renamed results are invisible before the commit.
         """
         self._transaction.assert_alive()
-        super().assert_mine()
+        self._claimed.assert_mine()
         limit = self._services.settings.integer("hive.compactor.worker.timeout") / 1000
         if self._services.clock() - self._taken_at > 0.9 * limit:
             raise RetryError(
                 f"Cannot publish {self.request.ref}: it took more than 90 % of "
                 f"hive.compactor.worker.timeout ({limit:g} s), after which the request is given to another worker"
             )
+
+    def exclusive(self) -> AbstractContextManager[object]:
+        """Do nothing: no reader sees anything before the commit."""
+        return nullcontext()
+
+    def publishing(self, publication: Publication) -> AbstractContextManager[object]:
+        """Do nothing, as `exclusive`."""
+        del publication
+        return nullcontext()
 
     def transactions_now(self) -> ValidTxnList:
         """Ask the metastore."""
@@ -541,9 +601,7 @@ class Hive4Hold(CompactionHold):
 
     def update_statistics(self, directories: tuple[str, ...], rows: int | None) -> Statistics | None:
         """Write the statistics by a call where one is safe, or in the metastore's database where that is named."""
-        return self._backend.statistics.update(
-            self.target, known_since=self._held_since, results=directories, rows=rows
-        )
+        return self._fence.statistics.update(self.target, known_since=self._held_since, results=directories, rows=rows)
 
     def end(self, outcome: Outcome, reason: str, *, named: bool, noted: RequestFacts) -> str | None:
         """Tell the metastore an end that the commit has not told it.
@@ -594,4 +652,4 @@ class Hive4Hold(CompactionHold):
             if self._txn is not None and not self._outcome_unknown:
                 self._txn.abort()
         finally:
-            super().close()
+            self._claimed.close()

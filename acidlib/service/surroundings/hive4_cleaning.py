@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
 
 from acidlib.acid.names import ANY_NAMES, Generation, Names, parse_directory
 from acidlib.acid.write_ids import ValidTxnList
-from acidlib.errors import ConflictError, RefusedError
+from acidlib.errors import AcidError, ConflictError, RefusedError
 from acidlib.metastore.hms import Hms
 from acidlib.model.requests import CompactionRequest, CompactionType, State, commit_note
 from acidlib.model.tables import TableRef
@@ -23,10 +23,18 @@ from acidlib.planning.clean import (
 from acidlib.queue.metastore_database import MetastoreDatabase
 from acidlib.service.clean import ListedRequest
 from acidlib.service.places import Target
+from acidlib.service.ports import ClaimedPlace
 from acidlib.service.rolled_back import NOTHING_FORGOTTEN, RolledBack, not_its_database, own_transaction
 from acidlib.service.selection import CleanerOptions
-from acidlib.service.surroundings.hive4 import MIN_HISTORY, Hive4Backend
-from acidlib.service.surroundings.metastore_cleaning import DROPPED, MetastoreCleaning, with_mark
+from acidlib.service.services import attempt
+from acidlib.service.surroundings.hive4 import MIN_HISTORY, Hive4Requests
+from acidlib.service.surroundings.metastore_cleaning import (
+    DROPPED,
+    CatalogPlaces,
+    notes_about_named,
+    retention_of,
+    with_mark,
+)
 from acidlib.wording import retention_words
 
 CLEANER_ON = "metastore.compactor.cleaner.on"
@@ -34,7 +42,7 @@ _CANARY = "acidlib"
 """The database of a table that does not exist, for which a run registers itself."""
 
 
-class Hive4Cleaning(MetastoreCleaning):
+class Hive4Cleaning:
     """The requests of a Hive 4 metastore that are ready for cleaning, and places due after rolled back transactions.
 
     A request may be cleaned when no transaction is open that existed when its compaction committed: then every snapshot
@@ -49,14 +57,26 @@ class Hive4Cleaning(MetastoreCleaning):
     unknown to the cleaner, unless it looked at all tables.
     """
 
-    backend: Hive4Backend
+    ends_many = False
+    must_exist = True
+    rolled_back: RolledBack | None = None
 
-    def __init__(self, backend: Hive4Backend, options: CleanerOptions) -> None:
-        super().__init__(backend, options)
-        self._hms = hms = backend.hms
+    def __init__(self, requests: Hive4Requests, options: CleanerOptions, database: MetastoreDatabase | None) -> None:
+        """Raise as `notes_about_named`, and RefusedError where Hive's own cleaner works.
+
+        database  named for the queue, and perhaps this metastore's; None where none is named
+        """
+        self.services = requests.services
+        self.options = options
+        self._requests = requests
+        self._hms = hms = requests.hms
+        self._retention = retention_of(self.services.settings, options)
+        self._places = CatalogPlaces(requests.catalog, current=self._current, snapshot=self._snapshot)
+        self.notes = notes_about_named(requests.catalog, options, hms.show_compactions)
+        self.require_unmoved = self._places.require_unmoved
         self._left_to_hive: str | None = None
         """The reason to leave all cleaning to Hive's own cleaner: readers register where this run cannot look."""
-        database, registry = backend.database, None
+        registry = None
         if hms.config_value(MIN_HISTORY, "unknown").strip().lower() != "false":  # where unknown, they may register
             registry = database
             if database is None or database.registrations() is None:
@@ -77,18 +97,14 @@ class Hive4Cleaning(MetastoreCleaning):
         a rename.
         """
         if database is not None:
-            self.rolled_back = RolledBack(self.services, hms, backend.catalog, database, options)
+            self.rolled_back = RolledBack(self.services, hms, requests.catalog, database, options)
 
     def _is_hives_off(self) -> bool:
         return self._hms.config_value(CLEANER_ON, "unknown").strip().lower() == "false"
 
     def recover(self) -> list[str]:
         """End requests of dead runs of this engine, and results that can never be committed."""
-        return self.backend.recover(lambda row: self.options.selection.wants(row.ref))
-
-    def all_requests(self) -> Iterable[CompactionRequest]:
-        """Ask the metastore."""
-        return self.backend.hms.show_compactions()  # asked while this is being made
+        return self._requests.recover(lambda row: self.options.selection.wants(row.ref))
 
     def ready(self) -> list[CompactionRequest]:
         """Return the requests that the metastore shows, an earlier mark of a place before a later one.
@@ -115,7 +131,7 @@ class Hive4Cleaning(MetastoreCleaning):
                 self._not_ready[row.txn_id] = reason
             if reason is None or self.options.dry_run:
                 expected.append(row)
-        self.expect(expected)
+        self._places.expect(expected)
         return sorted(rows, key=lambda row: (row.highest_write_id or 0, row.id))
 
     def _with_bound(self, row: CompactionRequest, txns: ValidTxnList) -> CompactionRequest:
@@ -146,23 +162,31 @@ class Hive4Cleaning(MetastoreCleaning):
         reading = self._left_to_hive or self._readers.wait_reason(request)
         if reading is not None:
             return reading
-        due = request.commit_ms / 1000 + self.retention_seconds
-        return retention_words(self.retention_seconds, due) if due > self.services.clock() else None
+        due = request.commit_ms / 1000 + self._retention
+        return retention_words(self._retention, due) if due > self.services.clock() else None
 
-    def current(self, request_id: int) -> CompactionRequest | None:
+    def _current(self, request_id: int) -> CompactionRequest | None:
         """Ask the metastore."""
         row = self._hms.find_compaction(request_id)
         if row is None or row.state is not State.READY_FOR_CLEANING:
             return None
         return self._with_bound(with_mark(row), self._readers.txns)
 
-    def snapshot(self, request: CompactionRequest) -> ValidTxnList:
-        """Return the snapshot that every possible reader of the table has at least."""
+    def _snapshot(self, request: CompactionRequest) -> ValidTxnList:
         return self._readers.snapshot(request)
+
+    def hold(self, request: CompactionRequest, target: Target) -> ClaimedPlace:
+        """Return a claim of the place."""
+        return ClaimedPlace(self.services, request, target)
+
+    def requests_at(self, target: Target) -> Sequence[CompactionRequest]:
+        """Return none: no result here is seen before it is verified."""
+        del target
+        return ()
 
     def place(self, request: CompactionRequest, *, anew: bool = False) -> tuple[CompactionRequest, Target | None]:
         """Return the place as of a snapshot that every possible reader has at least."""
-        now, target = super().place(request, anew=anew)
+        now, target = self._places.place(request, anew=anew)
         self._require_name(now, request)
         return now, target
 
@@ -175,7 +199,7 @@ class Hive4Cleaning(MetastoreCleaning):
 
     def require_alone(self, request: CompactionRequest, target: Target) -> None:
         """Ask whether the request is still there, and for the name by which readers were looked for."""
-        now = self.current(request.id)
+        now = self._current(request.id)
         if now is None:
             raise ConflictError(f"Cannot clean {target.ref}: request {request.id} was cleaned by another")
         self._require_name(now, request)
@@ -200,14 +224,18 @@ class Hive4Cleaning(MetastoreCleaning):
             target.write_ids(listing),
             generation=Names(Generation.HIVE4),
             now=self.services.clock(),
-            retention_seconds=self.retention_seconds,
+            retention_seconds=self._retention,
             newest_publication=commit,
             published_at=dict.fromkeys(tops, commit),
             txns=target.interpretation.txns,
             still_read=still_read,
         )
 
-    def end_cleaned(self, cleaned: ListedRequest) -> None:
+    def end_cleaned(self, cleaned: Sequence[ListedRequest]) -> list[str | AcidError | None]:
+        """End the requests, one after the other."""
+        return [attempt(self._end, listed) for listed in cleaned]
+
+    def _end(self, cleaned: ListedRequest) -> None:
         """End a request; up to its mark the metastore forgets write ids of which no directory holds rows.
 
         Where a delta that is needed holds rows of aborted write ids, it forgets only those below the lowest of them:
@@ -232,6 +260,17 @@ class Hive4Cleaning(MetastoreCleaning):
     def end_dropped(self, request: CompactionRequest) -> None:
         """End the request as refused."""
         self._hms.mark_refused(replace(request, error_message=DROPPED))
+
+    def note_failure(self, request: CompactionRequest, error: AcidError) -> None:
+        """Note nothing: the row stays as it is."""
+
+    def known_places(self) -> list[CompactionRequest]:
+        """Return none: a place without a request is unknown."""
+        return []
+
+    def why_nothing(self) -> list[str]:
+        """Return none."""
+        return []
 
 
 class Readers:

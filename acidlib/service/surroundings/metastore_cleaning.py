@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import threading
-from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import cached_property
 
 from acidlib.acid.write_ids import ValidTxnList
-from acidlib.config.settings import Layer
+from acidlib.config.settings import Layer, Settings
 from acidlib.errors import AcidError, ConflictError, MissingError, RefusedError
 from acidlib.model.requests import CompactionRequest
 from acidlib.model.tables import TableRef
-from acidlib.service.clean import Cleaning, CleaningForbiddenError
+from acidlib.service.clean import CleaningForbiddenError
 from acidlib.service.places import Target
 from acidlib.service.removals import NotOursError
 from acidlib.service.selection import CleanerOptions
-from acidlib.service.surroundings.catalog import GoneError, require_unchanged
-from acidlib.service.surroundings.hive3 import Hive3Backend
-from acidlib.service.surroundings.hive4 import Hive4Backend
+from acidlib.service.surroundings.catalog import Catalog, GoneError, require_unchanged
 
 DROPPED = "the table or partition does not exist any more"
 """The reason with which such a request ends as refused. To a user who may not see a table it only seems to be gone; if
@@ -28,59 +24,29 @@ the request ended as cleaned, the metastore would forget which write ids are abo
 """
 
 
-class MetastoreCleaning(Cleaning):
-    """A cleaning whose places the metastore tells: all of them in few calls, each table as of one snapshot.
+class CatalogPlaces:
+    """The places of requests as the metastore tells them: all of them in few calls, each table as of one snapshot.
 
     That snapshot is older than the one each place could have by itself, which only keeps more. But where a place lies
     is asked again before anything is removed or a request ends: see `require_unmoved`.
+
+    current   returns the request of an id as the queue has it now; None unless it is still ready for cleaning
+    snapshot  returns the transactions by which the place of a request is interpreted; None for those of now
     """
 
-    backend: Hive3Backend | Hive4Backend
-
-    def __init__(self, backend: Hive3Backend | Hive4Backend, options: CleanerOptions) -> None:
-        """Raise MissingError for a named table or partition that nothing knows, RefusedError for one that is not ACID.
-
-        With --if-exists, or where a request is about it, a note tells that it does not exist.
-        """
-        super().__init__(backend, options)
-        self._catalog = backend.catalog
+    def __init__(
+        self,
+        catalog: Catalog,
+        *,
+        current: Callable[[int], CompactionRequest | None],
+        snapshot: Callable[[CompactionRequest], ValidTxnList | None],
+    ) -> None:
+        self._catalog = catalog
+        self._current = current
+        self._snapshot = snapshot
         self._expected: Sequence[CompactionRequest] = ()
         self._places: dict[TableRef, Target] | None = None
         self._mutex = threading.Lock()
-        if options.selection.tables:
-            try:
-                self.notes = self._catalog.require_named(replace(options.selection, if_exists=False), ())
-            except MissingError:
-                known = {row.ref for row in self.all_requests() if options.selection.wants(row.ref)}
-                self.notes = self._catalog.require_named(options.selection, known)
-
-    @abstractmethod
-    def all_requests(self) -> Iterable[CompactionRequest]:
-        """Return every request of the queue and its history."""
-
-    @abstractmethod
-    def current(self, request_id: int) -> CompactionRequest | None:
-        """Return the request of an id as the queue has it now; None unless it is still ready for cleaning."""
-
-    def snapshot(self, request: CompactionRequest) -> ValidTxnList | None:
-        """Return the transactions by which the place of a request is interpreted; None for those of now."""
-        del request
-        return None
-
-    @cached_property
-    def retention_seconds(self) -> float:
-        """What was asked for, else our setting if it is not the default, else Hive's delayed cleanup, else 0.
-
-        Transactions prove that no query reads: no retention is needed for that.
-        """
-        settings = self.services.settings
-        if self.options.retention_seconds is not None:
-            return self.options.retention_seconds
-        if settings.setting("acidlib.retention").layer is not Layer.BUILT_IN:
-            return settings.integer("acidlib.retention") / 1000
-        if settings.flag("hive.compactor.delayed.cleanup.enabled"):
-            return settings.integer("hive.compactor.cleaner.retention.time.seconds") / 1000
-        return 0.0
 
     def expect(self, requests: Sequence[CompactionRequest]) -> None:
         """Note the requests whose places will be asked for together."""
@@ -91,9 +57,9 @@ class MetastoreCleaning(Cleaning):
         """Return a request as the queue has it now, and its place; Hive renames requests with their table."""
         try:
             expected = None if anew else self._expected_place(request)
-            target = expected or self._catalog.place(request, self.snapshot(request))
+            target = expected or self._catalog.place(request, self._snapshot(request))
         except GoneError:
-            now = self.current(request.id)
+            now = self._current(request.id)
             if now is None:
                 raise ConflictError(f"Cannot clean {request.ref}: another cleaner has ended the request") from None
             return (request, None) if now.ref == request.ref else self.place(now, anew=True)
@@ -109,7 +75,7 @@ class MetastoreCleaning(Cleaning):
                 self._places = {}
                 by_snapshot: dict[ValidTxnList | None, list[CompactionRequest]] = {}
                 for expected in self._expected:
-                    by_snapshot.setdefault(self.snapshot(expected), []).append(expected)
+                    by_snapshot.setdefault(self._snapshot(expected), []).append(expected)
                 for snapshot, requests in by_snapshot.items():
                     with suppress(AcidError):  # then each is asked for alone, so that an error of one concerns no other
                         for expected, target in zip(requests, self._catalog.places(requests, snapshot), strict=True):
@@ -125,6 +91,38 @@ class MetastoreCleaning(Cleaning):
             raise ConflictError(f"Cannot clean {target.ref}: it was changed meanwhile: {error}") from None
         require_unchanged(target, now, "clean")
         _require_allowed(now)
+
+
+def notes_about_named(
+    catalog: Catalog, options: CleanerOptions, requests: Callable[[], Iterable[CompactionRequest]]
+) -> Sequence[str]:
+    """Return notes about named tables and partitions that do not exist, with --if-exists or where a request is known.
+
+    requests  returns every request of the queue and its history
+
+    MissingError for a name that nothing knows, RefusedError for a table that is not ACID.
+    """
+    if not options.selection.tables:
+        return ()
+    try:
+        return catalog.require_named(replace(options.selection, if_exists=False), ())
+    except MissingError:
+        known = {row.ref for row in requests() if options.selection.wants(row.ref)}
+        return catalog.require_named(options.selection, known)
+
+
+def retention_of(settings: Settings, options: CleanerOptions) -> float:
+    """Return the seconds that were asked for, else our setting if it is not the default, else Hive's delayed cleanup.
+
+    Without any it is 0: transactions prove that no query reads, and no retention is needed for that.
+    """
+    if options.retention_seconds is not None:
+        return options.retention_seconds
+    if settings.setting("acidlib.retention").layer is not Layer.BUILT_IN:
+        return settings.integer("acidlib.retention") / 1000
+    if settings.flag("hive.compactor.delayed.cleanup.enabled"):
+        return settings.integer("hive.compactor.cleaner.retention.time.seconds") / 1000
+    return 0.0
 
 
 def _require_allowed(target: Target) -> None:

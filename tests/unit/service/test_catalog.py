@@ -101,13 +101,15 @@ def catalog(hms: Metastore) -> Catalog:
 def cleaning_place(catalog: Catalog, request: CompactionRequest) -> Target | None:
     """What a cleaner takes for the place of a request that is still in the queue as it was."""
     cleaning = cleaning_at(catalog, request)
-    cleaning.expect([request])
+    cleaning._places.expect([request])
     return cleaning.place(request)[1]
 
 
 def cleaning_at(catalog: Catalog, row: CompactionRequest | None = None) -> Hive3Cleaning:
     """The cleaning of a metastore in whose queue one row awaits cleaning."""
-    queue = SimpleNamespace(find=lambda _: None if row is None else replace(row, state=State.READY_FOR_CLEANING))
+    queue = SimpleNamespace(
+        show=list, find=lambda _: None if row is None else replace(row, state=State.READY_FOR_CLEANING)
+    )
     backend: Any = SimpleNamespace(services=SimpleNamespace(settings=default_settings()), catalog=catalog, queue=queue)
     return Hive3Cleaning(backend, CleanerOptions())
 

@@ -28,8 +28,8 @@ from acidlib.queue.sql import SqlQueue
 from acidlib.service.clean import Cleaning, run_cleaner
 from acidlib.service.selection import CleanerOptions, Selection
 from acidlib.service.services import Services
-from acidlib.service.surroundings.alone import StandaloneBackend, StandaloneCleaning
-from acidlib.service.surroundings.hive3 import Hive3Backend
+from acidlib.service.surroundings.directories import DirectoryCleaning
+from acidlib.service.surroundings.hive3 import Hive3Tables
 from acidlib.service.surroundings.hive3_cleaning import Hive3Cleaning
 
 REQUESTS = 200
@@ -134,11 +134,11 @@ class Metastore(Client):
         return ()
 
 
-def metastore(services: Services, queue: SqlQueue, places: list[Path]) -> Hive3Backend:
+def metastore(services: Services, queue: SqlQueue, places: list[Path]) -> Hive3Tables:
     parts = {f"p={n}": Partition(values=(str(n),), storage=storage(place)) for n, place in enumerate(places)}
     hms: Any = Metastore(Tables(table(places[0].parent, partitioned=True), parts, Generation.HIVE3))
     beats: Any = SimpleNamespace(timeout_seconds=300)
-    return Hive3Backend(services, queue, hms, beats, name=METASTORE)
+    return Hive3Tables(services, queue, hms, beats, name=METASTORE)
 
 
 @pytest.fixture(params=["our own", "the metastore's"])
@@ -150,8 +150,8 @@ def queue(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SqlQueue]:
         yield opened
 
 
-def standalone(services: Services, queue: SqlQueue, options: CleanerOptions = OPTIONS) -> StandaloneCleaning:
-    return StandaloneCleaning(StandaloneBackend(services, queue), options)
+def standalone(services: Services, queue: SqlQueue, options: CleanerOptions = OPTIONS) -> DirectoryCleaning:
+    return DirectoryCleaning(services, queue, options)
 
 
 def cleaned(cleaning: Cleaning) -> list[CleaningResult]:

@@ -28,7 +28,7 @@ from acidlib.service.open import open_backend, open_cleaning
 from acidlib.service.places import Interpretation, Target, request_of, stated_reader, target_of
 from acidlib.service.selection import CleanerOptions, Selection
 from acidlib.service.services import Services
-from acidlib.service.surroundings.hive4 import Hive4Backend
+from acidlib.service.surroundings.hive4 import Hive4Requests
 from acidlib.status.doctor import State, metastore_check
 
 FORK = "3.1.3000.7.1.9.0-387"
@@ -132,12 +132,11 @@ class Fork(FakeMetastore):
 
 
 @contextmanager
-def backend(services: Services, server: Fork, pool: str | None = None) -> Iterator[Hive4Backend]:
+def backend(services: Services, server: Fork, pool: str | None = None) -> Iterator[Hive4Requests]:
     """With the reader stated, as the tables of a fork are read."""
-    beats: Any = None
     with connected(server, reader=READ_BY_3) as hms:
         hms.require_compactor_calls()
-        yield Hive4Backend(services, hms, beats, pool=pool, into_pool=pool)
+        yield Hive4Requests(services, hms, pool=pool, into_pool=pool)
 
 
 def place(root: Path) -> Any:
@@ -262,7 +261,7 @@ def test_without_pools_the_default_pool_can_be_drained(services: Services) -> No
 def test_of_a_pool_that_no_request_shows_it_is_said_that_it_may_be_none(services: Services, tmp_path: Path) -> None:
     with Fork(pools=False) as server, backend(services, server, "spark") as queue:
         server.others_request()
-        (warning,) = queue.queue_warnings()
+        (warning,) = queue.warnings()
         assert f"it is not known whether the metastore {server.uri}, of version {FORK}, has pools" in warning
         # should it hand out another's request all the same, that is given back at once
         (row,) = queue.hms.show_compactions()
@@ -272,7 +271,7 @@ def test_of_a_pool_that_no_request_shows_it_is_said_that_it_may_be_none(services
         assert [(row["state"], row["initiatorId"]) for row in server.queue] == [("initiated", "n-manual")]
     with Fork(pools=True) as server, backend(services, server, "spark") as queue:
         queue.submit(place(tmp_path), CompactionType.MAJOR)
-        assert queue.queue_warnings() == []
+        assert queue.warnings() == []
 
 
 def test_an_initiator_puts_nothing_into_a_pool_that_is_none(services: Services, tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,7 +17,7 @@ from acidlib.model.tables import TableRef
 from acidlib.service.clean import run_cleaner
 from acidlib.service.selection import CleanerOptions
 from acidlib.service.services import Services
-from acidlib.service.surroundings.hive4 import Hive4Backend
+from acidlib.service.surroundings.hive4 import Hive4Requests
 from acidlib.service.surroundings.hive4_cleaning import Hive4Cleaning
 
 NOW = 2_000_000_000_000
@@ -67,8 +66,7 @@ def ready(number: int, kind: CompactionType, txn: int, commit_ms: int | None) ->
 
 
 def cleaning(services: Services, hms: Any) -> Hive4Cleaning:
-    beats: Any = SimpleNamespace()
-    return Hive4Cleaning(Hive4Backend(services, hms, beats), CleanerOptions(retention_seconds=HOUR / 1000))
+    return Hive4Cleaning(Hive4Requests(services, hms), CleanerOptions(retention_seconds=HOUR / 1000), None)
 
 
 @pytest.mark.parametrize("waits", [True, False])

@@ -24,10 +24,10 @@ from acidlib.metastore.transactions import LockType
 from acidlib.model.requests import NO_FACTS, CompactionRequest, CompactionType, State
 from acidlib.model.results import Outcome
 from acidlib.model.tables import TableRef
-from acidlib.service.backend import CompactionHold, nowhere
+from acidlib.service.ports import CompactionHold, nowhere
 from acidlib.service.services import Services
-from acidlib.service.surroundings.hive3 import Hive3Backend
-from acidlib.service.surroundings.hive4 import Hive4Backend
+from acidlib.service.surroundings.hive3 import hive3
+from acidlib.service.surroundings.hive4 import hive4
 from acidlib.stores.store import CLAIM
 
 WORKER = "acidlib-host-0123456789abcdef"
@@ -105,9 +105,9 @@ def hold(services: Services, hms: Metastore) -> Iterator[CompactionHold]:
     beats = Heartbeater(lambda: hms, interval_seconds=100, timeout_seconds=TIMEOUT, clock=lambda: 0.0)
     with beats:
         if hms.calls is Generation.HIVE4:
-            yield Hive4Backend(services, given, beats).hold(ROW, nowhere(ROW))
+            yield hive4(services, given, beats).fence.hold(ROW, nowhere(ROW))
         else:
-            yield Hive3Backend(services, NOTHING, given, beats, name="m").hold(ROW, nowhere(ROW))
+            yield hive3(services, NOTHING, given, beats, name="m").fence.hold(ROW, nowhere(ROW))
 
 
 HIVE3 = pytest.mark.parametrize("server", [Generation.HIVE3], indirect=True)
@@ -227,13 +227,13 @@ def test_what_may_have_been_committed_is_neither_aborted_nor_ended(
 @HIVE4
 def test_a_quarantine_of_another_run_is_seen_under_the_hold(hold: CompactionHold, hms: Metastore) -> None:
     """This run has read the queue before; the other run has failed its verification since then."""
-    backend = hold._backend  # type: ignore[attr-defined]
+    requests = hold._fence.requests  # type: ignore[attr-defined]
     listing: Any = None
-    assert list(backend.rows_at(hold.target)) == []
+    assert list(requests.rows_at(hold.target)) == []
     hold.begin()
     wrong = replace(ROW, id=6, state=State.FAILED, facts=replace(NO_FACTS, differs=True))
     hms.shown = (wrong, replace(wrong, id=7, ref=TableRef("s", "another")))
-    assert list(backend.rows_at(hold.target)) == [], "outside of a hold the queue is read once"
+    assert list(requests.rows_at(hold.target)) == [], "outside of a hold the queue is read once"
     assert hold.quarantining_request(listing) == wrong
 
 
@@ -252,10 +252,10 @@ def test_the_timeout_of_a_worker_counts_from_before_the_request_was_handed_out(
     hms.find_next_compaction = handed_out  # type: ignore[attr-defined]
     beats = Heartbeater(lambda: hms, interval_seconds=100, timeout_seconds=TIMEOUT, clock=lambda: 0.0)
     with beats:
-        backend = Hive4Backend(replace(services, clock=lambda: now[0]), given, beats)
-        assert backend.take(ROW) is ROW
+        backend = hive4(replace(services, clock=lambda: now[0]), given, beats)
+        assert backend.queue.take(ROW) is ROW
         now[0] += 0.5 * limit
-        hold = backend.hold(ROW, nowhere(ROW))
+        hold = backend.fence.hold(ROW, nowhere(ROW))
         hold.begin()
         now[0] = 1000 + 0.9 * limit - 1
         hold.assert_mine()

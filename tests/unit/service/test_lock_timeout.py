@@ -28,6 +28,6 @@ def test_whoever_works_alone_waits_as_long_as_the_settings_say(
     monkeypatch.setattr(metastore, "publication_lock", lock)
     settings, _ = services.settings.with_layer(Layer.TOML, given)
     queue, hms = cast("Any", SimpleNamespace(schema_version=None)), cast("Any", SimpleNamespace(reader=3))
-    backend = metastore.Hive3Backend(replace(services, settings=settings), queue, hms, hms, name="m")
-    with backend.exclusive(TableRef("d", "t")):
+    tables = metastore.Hive3Tables(replace(services, settings=settings), queue, hms, hms, name="m")
+    with tables.exclusive(TableRef("d", "t")):
         assert (asked["timeout_seconds"], asked["exclusive"], asked["agent"]) == (seconds, True, services.worker_id)

@@ -12,22 +12,28 @@ from acidlib.model.requests import CompactionRequest, CompactionType
 from acidlib.model.tables import TableRef
 from acidlib.queue.sql import SqlQueue
 from acidlib.service.services import Services
-from acidlib.service.surroundings.alone import StandaloneBackend
+from acidlib.service.surroundings.sql import SqlRequests
 
 
-class Backend(StandaloneBackend):
+class Names:
     """Decisions are names of tables, of which one cannot be requested."""
 
-    def decided_request(self, decided: Any) -> CompactionRequest:
+    @staticmethod
+    def decided_request(decided: Any) -> CompactionRequest:
         if decided == "bad":
             raise RefusedError("Cannot compact db.bad: it has no owner")
         return CompactionRequest(id=0, ref=TableRef("db", decided), type=CompactionType.MAJOR)
 
 
+def requests(services: Services, queue: SqlQueue) -> SqlRequests:
+    names: Any = Names
+    return SqlRequests(services, queue, names)
+
+
 def test_each_has_its_own_answer(services: Services, tmp_path: Path) -> None:
     with SqlQueue(f"sqlite:///{tmp_path}/queue.db") as queue:
         tables: Any = ["a", "bad", "b", "a"]
-        first, refused, second, again = Backend(services, queue).enqueue(tables)
+        first, refused, second, again = requests(services, queue).enqueue(tables)
         assert (first, second) == (1, 2)
         assert isinstance(refused, RefusedError)
         assert isinstance(again, ConflictError)
@@ -46,6 +52,6 @@ def test_what_is_wrong_with_the_queue_is_asked_once(
     monkeypatch.setattr(SqlQueue, "enqueue_all", away)
     with SqlQueue(f"sqlite:///{tmp_path}/queue.db") as queue:
         tables: Any = ["a", "b", "c"]
-        found = Backend(services, queue).enqueue(tables)
+        found = requests(services, queue).enqueue(tables)
     assert [type(one) for one in found] == [RetryError] * 3
     assert asked == [3]

@@ -17,7 +17,7 @@ from acidlib.service.listing import Unlisted, list_places
 from acidlib.service.places import Interpretation, ListedPlace, Target
 from acidlib.service.selection import Selection
 from acidlib.service.services import Services
-from acidlib.service.surroundings.alone import select_targets
+from acidlib.service.surroundings.directories import select_targets
 
 ALL = Interpretation(write_ids=StatedWriteIds(everything=True))
 NOW = 2_000_000_000.0

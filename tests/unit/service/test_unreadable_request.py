@@ -18,7 +18,8 @@ from acidlib.queue.sql import SqlQueue
 from acidlib.service import cancel as service
 from acidlib.service.cancel import cancel
 from acidlib.service.services import Services
-from acidlib.service.surroundings.alone import StandaloneBackend
+from acidlib.service.surroundings.directories import DirectoryUndoing
+from acidlib.service.surroundings.sql import SqlRequests
 from acidlib.service.undo import undo
 
 
@@ -35,7 +36,7 @@ def queue(tmp_path: Path) -> Iterator[SqlQueue]:
 
 def test_undo_says_what_is_wrong_with_it(services: Services, queue: SqlQueue) -> None:
     with pytest.raises(CorruptError, match=r"Cannot read request 7 of .*: its row is not understood"):
-        undo(services, StandaloneBackend(services, queue), 7, user="u", dry_run=True)
+        undo(services, DirectoryUndoing(services, queue), 7, user="u", dry_run=True)
 
 
 def test_cancel_says_so_and_withdraws_the_others(queue: SqlQueue, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -48,5 +49,7 @@ def test_cancel_says_so_and_withdraws_the_others(queue: SqlQueue, monkeypatch: p
 
 def test_it_is_in_the_way_of_a_compaction_of_its_table(services: Services, queue: SqlQueue) -> None:
     request = CompactionRequest(id=0, ref=TableRef("db", "odd"), type=CompactionType.MAJOR)
+    scope: Any = SimpleNamespace(named_request=lambda *_: request)
+    place: Any = None
     with pytest.raises(ConflictError, match=r"Cannot compact db\.odd: .*its row is not understood"):
-        StandaloneBackend(services, queue).queue_and_take(request)
+        SqlRequests(services, queue, scope).submit(place, request.type)

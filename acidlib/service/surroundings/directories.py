@@ -4,26 +4,25 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 
-from acidlib.acid.listing import Listing
 from acidlib.errors import AcidError, ConflictError, MissingError, RefusedError, ReplacedError, UsageError
 from acidlib.location import Location
 from acidlib.model.requests import NO_FACTS, UNVERIFIED, CompactionRequest, CompactionType, RequestFacts, State
 from acidlib.model.tables import TableRef, matches
 from acidlib.planning.clean import CleanPlan, plan_cleaning
-from acidlib.planning.results import quarantining_request
+from acidlib.planning.inputs import Publication
 from acidlib.planning.stated_write_ids import StatedWriteIds
 from acidlib.queue.sql import SqlQueue
-from acidlib.service.attempts import Attempts
-from acidlib.service.backend import Decided, Hold, WaitingRequest, finish_publications
 from acidlib.service.clean import ListedRequest, NothingToCleanError
 from acidlib.service.in_threads import in_threads
 from acidlib.service.listing import list_places
 from acidlib.service.places import Interpretation, ListedPlace, Target, request_of, stated_reader, target_of
+from acidlib.service.ports import Backend, ClaimedPlace, Decided, Hold, finish_publications
 from acidlib.service.selection import CleanerOptions, Selected, Selection
 from acidlib.service.services import Services, step_seconds
-from acidlib.service.surroundings.sql import SqlBackend, SqlCleaning, SqlHold, with_figures
+from acidlib.service.surroundings.sql import SqlHold, SqlRequests, note_failed_cleaning, retry_reason, with_figures
 from acidlib.stores.discover import (
     Skipped,
     TableLocation,
@@ -111,38 +110,23 @@ def _skipped_notes(selection: Selection, warehouse: Location, skipped: Skipped) 
             yield f"{plural(count - _MAX_SKIPPED, 'more path is', 'more paths are')} skipped in {table}"
 
 
-class StandaloneBackend(SqlBackend):
-    """Directories and stated write ids, with a queue of our own. Requests for a metastore are left to its runs."""
+def directories(services: Services, queue: SqlQueue, interpretation: Interpretation | None = None) -> Backend:
+    """Return the surroundings of directories and stated write ids, with a queue of our own."""
+    tables = Directories(services, queue, interpretation or Interpretation())
+    requests = SqlRequests(services, queue, tables)
+    return Backend(tables, requests, DirectoryFence(tables, requests))
 
-    knows_readers = False
 
-    def __init__(self, services: Services, queue: SqlQueue, interpretation: Interpretation | None = None) -> None:
-        super().__init__(services, queue)
-        self._interpretation = interpretation or Interpretation()
+class Directories:
+    """Tables as directories, and the requests in our queue that state one; those for a metastore are left alone."""
+
+    by_location = True
+
+    def __init__(self, services: Services, queue: SqlQueue, interpretation: Interpretation) -> None:
+        self.services = services
+        self.queue = queue
+        self._interpretation = interpretation
         self._reader = stated_reader(services.settings)
-        self._failed: set[TableRef] | None = None
-
-    def ours(self, row: CompactionRequest) -> bool:
-        """Return whether a request was made without a metastore."""
-        return row.facts.metastore is None
-
-    def rows_at(self, target: Target) -> Sequence[CompactionRequest]:
-        """Return the rows of the location: another run may have called it by another name."""
-        return self.queue.rows_at([target.location])
-
-    def whereabouts(self, row: CompactionRequest) -> Location:
-        """Return the location that the request states: without a metastore nothing is renamed."""
-        return target_of(row, self._reader).location
-
-    def request_for(self, target: Target, kind: CompactionType, *, initiator: str) -> CompactionRequest:
-        """Return a request that states the location."""
-        return CompactionRequest(
-            id=0,
-            ref=target.ref,
-            type=kind,
-            facts=RequestFacts(location=target.location),
-            initiator_id=initiator,
-        )
 
     def select(self, selection: Selection, *, automatic: bool) -> Selected:
         """Return the ACID tables and partitions below the named directory; an empty one may have been cleaned."""
@@ -151,74 +135,124 @@ class StandaloneBackend(SqlBackend):
         was_cleaned = location is not None and self.queue.has_succeeded_below(location)
         return select_targets(self.services, selection, self._interpretation, may_be_empty=was_cleaned)
 
-    def waiting(self, kind: CompactionType) -> list[WaitingRequest]:
-        """Return the requests of our queue that wait."""
-        waiting: list[WaitingRequest] = []
-        for request in filter(self.ours, self.queue.waiting(kind)):
-            try:
-                waiting.append((request, target_of(request, self._reader)))
-            except AcidError as error:
-                waiting.append((request, error))
-        return waiting
-
-    def submit(self, place: ListedPlace, kind: CompactionType, *, buckets: int | None = None) -> CompactionRequest:
-        """Queue a request for the place as it is interpreted now, and take it."""
-        del buckets
-        if place.holds_staging:
-            finish_publications(self.services, place.target.location)
-        return self.queue_and_take(request_of(place, kind, initiator=f"{self.services.host}-manual"))
-
-    def decided_request(self, decided: Decided) -> CompactionRequest:
-        """Return a request with all facts that a later worker and cleaner need."""
-        return with_figures(request_of(decided.place, decided.kind, initiator=self.services.initiator_id), decided)
-
-    def hold(self, request: CompactionRequest, target: Target) -> StandaloneHold:
-        """Return the hold of the directory for a request of our queue."""
-        return StandaloneHold(self, request, target)
-
-    def attempts(self, targets: Sequence[Target]) -> Attempts:
-        """Remember also the places where a request has failed."""
-        attempts = super().attempts(targets)
-        self._failed = attempts.failed
-        return attempts
-
-    def backoff_reason(self, target: Target, kind: CompactionType, *, dry_run: bool) -> str | None:
-        """Ask the queue only where `attempts` saw a failure."""
-        if self._failed is not None and target.ref not in self._failed:
-            return None
-        return super().backoff_reason(target, kind, dry_run=dry_run)
-
-    def quarantining_request(self, target: Target, listing: Listing) -> CompactionRequest | None:
-        """Judge the rows about the place only if one of them may be unverified: this is asked of every place."""
-        return quarantining_request(self.queue.rows_noting(target.location, UNVERIFIED), listing.top_directories())
-
-    def undo_target(self, request: CompactionRequest) -> Target:
-        """Return the place as the request states it."""
-        target = target_of(request, self._reader)
-        if not self.services.fs(target.location).is_directory(str(target.location)):
-            raise RefusedError(f"Cannot undo the compaction of {target.ref}: {target.location} does not exist any more")
-        return target
-
-    def undo_hold(self, request: CompactionRequest) -> Hold:
-        """Return a claim of the place."""
-        return Hold(self.services, request, self.undo_target(request))
-
-    def require_no_reader(self, request: CompactionRequest, target: Target) -> None:
-        """Check that the result is still the published one; files do not tell whether a query reads it."""
-        if not is_still_there(self.services.fs(target.location), target.location, request.facts.identity_file or ""):
-            raise RefusedError(
-                f"Cannot undo the compaction of {target.ref}: its result is not there any more: it was "
-                "replaced, or the table was re-created"
-            )
-
     def is_dropped(self, target: Target) -> bool:
         """Return whether the directory is gone while the one above it exists: else a mount may be missing."""
         fs, location = self.services.fs(target.location), target.location
         return not fs.exists(str(location)) and fs.exists(str(location.parent))
 
+    def ours(self, row: CompactionRequest) -> bool:
+        """Return whether a request was made without a metastore."""
+        return row.facts.metastore is None
 
-class StandaloneHold(SqlHold):
+    def rows_at(self, target: Target) -> Sequence[CompactionRequest]:
+        """Return the rows of the location: another run may have called it by another name."""
+        return self.queue.rows_at_place(target.location)
+
+    def unverified_rows(self, target: Target) -> Sequence[CompactionRequest]:
+        """Return the rows about the place only if one of them may be unverified: this is asked of every place."""
+        return self.queue.rows_noting(target.location, UNVERIFIED)
+
+    def place(self, row: CompactionRequest) -> Target:
+        """Return the place as the request states it: without a metastore nothing is renamed."""
+        return target_of(row, self._reader)
+
+    def places(self, rows: Sequence[CompactionRequest]) -> Sequence[Target | AcidError]:
+        """Return the place of each request as it states it, or its error."""
+        places: list[Target | AcidError] = []
+        for row in rows:
+            try:
+                places.append(self.place(row))
+            except AcidError as error:
+                places.append(error)
+        return places
+
+    def whereabouts(self, row: CompactionRequest) -> Location:
+        """Return the location that the request states."""
+        return self.place(row).location
+
+    def request_for(self, target: Target, kind: CompactionType, *, initiator: str) -> CompactionRequest:
+        """Return a request that states the location."""
+        facts = RequestFacts(location=target.location)
+        return CompactionRequest(id=0, ref=target.ref, type=kind, facts=facts, initiator_id=initiator)
+
+    def named_request(self, place: ListedPlace, kind: CompactionType) -> CompactionRequest:
+        """Return a request for the place as it is interpreted now."""
+        if place.holds_staging:
+            finish_publications(self.services, place.target.location)
+        return request_of(place, kind, initiator=f"{self.services.host}-manual")
+
+    def decided_request(self, decided: Decided) -> CompactionRequest:
+        """Return a request with all facts that a later worker and cleaner need."""
+        return with_figures(request_of(decided.place, decided.kind, initiator=self.services.initiator_id), decided)
+
+    def exclusive(self, ref: TableRef) -> AbstractContextManager[object]:
+        """Do nothing: files do not tell who reads them."""
+        del ref
+        return nullcontext()
+
+    def notes(self) -> list[str]:
+        """Return none: a queue of our own serves many."""
+        return []
+
+
+class DirectoryFence:
+    """Claims of directories: nothing else keeps other runs away, and nothing readers."""
+
+    can_rebalance = False
+
+    def __init__(self, tables: Directories, requests: SqlRequests) -> None:
+        self._tables = tables
+        self._requests = requests
+
+    def recover(self) -> list[str]:
+        """Return none: claims of dead runs go stale by themselves."""
+        return []
+
+    def hold(self, request: CompactionRequest, target: Target) -> SqlHold:
+        """Return the hold of the directory for a request of our queue."""
+        return SqlHold(self._requests, RequestedDirectory(self._tables, request, target))
+
+    def finish(self, target: Target) -> None:
+        """Finish the publications of dead runs."""
+        finish_publications(self._tables.services, target.location)
+
+
+class DirectoryUndoing:
+    """The undoing of compactions of directories, about whose readers the operator has to know."""
+
+    knows_readers = False
+
+    def __init__(self, services: Services, queue: SqlQueue) -> None:
+        self._services = services
+        self._tables = Directories(services, queue, Interpretation())
+        self.requests = SqlRequests(services, queue, self._tables)
+
+    def place(self, request: CompactionRequest) -> Target:
+        """Return the place as the request states it."""
+        target = self._tables.place(request)
+        if not self._services.fs(target.location).is_directory(str(target.location)):
+            raise RefusedError(f"Cannot undo the compaction of {target.ref}: {target.location} does not exist any more")
+        return target
+
+    def hold(self, request: CompactionRequest) -> Hold:
+        """Return a claim of the place."""
+        return ClaimedPlace(self._services, request, self.place(request))
+
+    def require_no_reader(self, request: CompactionRequest, target: Target) -> None:
+        """Check that the result is still the published one; files do not tell whether a query reads it."""
+        if not is_still_there(self._services.fs(target.location), target.location, request.facts.identity_file or ""):
+            raise RefusedError(
+                f"Cannot undo the compaction of {target.ref}: its result is not there any more: it was "
+                "replaced, or the table was re-created"
+            )
+
+
+class RequestedDirectory(ClaimedPlace):
     """A directory that is claimed for a request of our own queue."""
+
+    def __init__(self, tables: Directories, request: CompactionRequest, target: Target) -> None:
+        super().__init__(tables.services, request, target)
+        self._tables = tables
 
     def begin(self) -> None:
         """Claim the place.
@@ -228,7 +262,7 @@ class StandaloneHold(SqlHold):
         """
         target = self.target
         try:
-            if self._backend.is_dropped(target):
+            if self._tables.is_dropped(target):
                 raise RefusedError(
                     f"Cannot compact {target.ref}: {target.location} does not exist any more; if it was moved, have "
                     "the initiator look where it lies now"
@@ -245,7 +279,19 @@ class StandaloneHold(SqlHold):
                 "made for were compacted and cleaned since; the initiator queues it again where that is due"
             )
 
-    def _publication_facts(self, directories: tuple[str, ...]) -> RequestFacts:
+    def publishing(self, publication: Publication) -> AbstractContextManager[object]:
+        """Do nothing, as `exclusive`."""
+        del publication
+        return nullcontext()
+
+    def started(self) -> None:
+        """Return nothing to note."""
+
+    def identity_facts(self) -> RequestFacts:
+        """Return none: the request states a file of its place already."""
+        return NO_FACTS
+
+    def publication_facts(self, directories: tuple[str, ...]) -> RequestFacts:
         """Return a file by which the cleaner knows that the result is still there."""
         if not directories:
             return NO_FACTS
@@ -258,19 +304,29 @@ class StandaloneHold(SqlHold):
         except ConflictError:
             return NO_FACTS  # the result was replaced and cleaned already, and so is the file that the request states
 
+    def update_statistics(self, directories: tuple[str, ...], rows: int | None) -> None:
+        """Write nothing: directories have no statistics."""
+        del directories, rows
 
-class StandaloneCleaning(SqlCleaning):
+
+class DirectoryCleaning:
     """The requests of our own queue; where a directory is named only those of places there or below it.
 
     Obsolete directories wait for a retention, counted from the newest publication there. Nothing tells which queries
     read; the retention is the operator's statement that no query lasts longer.
     """
 
+    ends_many = True
     must_exist = False  # a directory that is missing was dropped
+    rolled_back = None
+    notes: Sequence[str] = ()
 
-    def __init__(self, backend: StandaloneBackend, options: CleanerOptions) -> None:
-        super().__init__(backend, options)
-        default = self.services.settings.integer("acidlib.retention") / 1000
+    def __init__(self, services: Services, queue: SqlQueue, options: CleanerOptions) -> None:
+        self.services = services
+        self.options = options
+        self._queue = queue
+        self._tables = Directories(services, queue, Interpretation())
+        default = services.settings.integer("acidlib.retention") / 1000
         self._retention = default if options.retention_seconds is None else options.retention_seconds
 
     def is_wanted(self, request: CompactionRequest) -> bool:
@@ -278,16 +334,32 @@ class StandaloneCleaning(SqlCleaning):
         selection, place = self.options.selection, request.facts.location
         where = selection.location or selection.warehouse
         is_there = where is None or (place is not None and where.holds(place))
-        return self.backend.ours(request) and is_there and selection.wants(request.ref)
+        return self._tables.ours(request) and is_there and selection.wants(request.ref)
+
+    def recover(self) -> list[str]:
+        """Give back wanted requests of dead runs."""
+        return SqlRequests(self.services, self._queue, self._tables).recover(self.is_wanted)
+
+    def ready(self) -> list[CompactionRequest]:
+        """Return the requests that are ready, an earlier mark of a place before a later one."""
+        return list(filter(self.is_wanted, self._queue.ready_for_cleaning()))
+
+    def not_ready_reason(self, request: CompactionRequest) -> str | None:
+        """Wait after a failure."""
+        return retry_reason(self.services, request)
 
     def place(self, request: CompactionRequest, *, anew: bool = False) -> tuple[CompactionRequest, Target]:
-        """Return the place as the request states it: without a metastore nothing is renamed."""
+        """Return the place as the request states it."""
         del anew
-        return request, target_of(request, stated_reader(self.services.settings))
+        return request, self._tables.place(request)
+
+    def hold(self, request: CompactionRequest, target: Target) -> ClaimedPlace:
+        """Return a claim of the place."""
+        return ClaimedPlace(self.services, request, target)
 
     def requests_at(self, target: Target) -> Sequence[CompactionRequest]:
         """Return the rows about the location."""
-        return self.backend.rows_at(target)
+        return self._tables.rows_at(target)
 
     def plan(self, listed: ListedRequest, requests: Sequence[CompactionRequest]) -> CleanPlan:
         """Return the paths that are obsolete by the recorded list; note when covering directories were first seen.
@@ -325,16 +397,35 @@ class StandaloneCleaning(SqlCleaning):
         )
         if plan.first_seen and not self.options.dry_run:
             seen = {**request.facts.first_seen, **dict.fromkeys(plan.first_seen, self.services.clock())}
-            self.backend.queue.change(request.id, None, facts=RequestFacts(first_seen=seen))
+            self._queue.change(request.id, None, facts=RequestFacts(first_seen=seen))
         return plan
 
-    def end_cleaned(self, cleaned: ListedRequest) -> None:
-        """End the request as succeeded."""
-        self.backend.queue.end(cleaned.request.id, State.SUCCEEDED, self.services.now_ms())
+    def end_cleaned(self, cleaned: Sequence[ListedRequest]) -> list[str | AcidError | None]:
+        """End the requests as succeeded, in one transaction."""
+        return [*self._queue.mark_cleaned([listed.request.id for listed in cleaned], self.services.now_ms())]
 
     def end_dropped(self, request: CompactionRequest) -> None:
         """End the request as succeeded: no metastore remembers aborted write ids."""
-        self.backend.queue.end(request.id, State.SUCCEEDED, self.services.now_ms())
+        self._queue.end(request.id, State.SUCCEEDED, self.services.now_ms())
+
+    def require_unmoved(self, request: CompactionRequest, target: Target) -> None:
+        """Require nothing: a location is all there is to a table."""
+
+    def require_alone(self, request: CompactionRequest, target: Target) -> None:
+        """Require nothing: all runs respect the claim."""
+
+    def end_forbidden(self, request: CompactionRequest, reason: str) -> bool:
+        """Let it wait."""
+        del request, reason
+        return False
+
+    def note_failure(self, request: CompactionRequest, error: AcidError) -> None:
+        """Have it tried again later, or give it up."""
+        note_failed_cleaning(self.services, self._queue, request, error)
+
+    def known_places(self) -> list[CompactionRequest]:
+        """Return a request of each place in the queue and the history: wherever a compaction was asked for."""
+        return list(filter(self.is_wanted, self._queue.newest_of_places()))
 
     def why_nothing(self) -> list[str]:
         """Name the queue that was read, and the bytes that a cleaner could free if a queue knew the compaction.
@@ -352,7 +443,7 @@ class StandaloneCleaning(SqlCleaning):
         known = self.known_places()
         newest = max(known, key=lambda row: row.id, default=None)
         state = "" if newest is None else f"; its newest there, {newest.id}, is {newest.state.label}"
-        note = f"the queue {self.backend.queue.shown} has no request of {about} that awaits cleaning{state}"
+        note = f"the queue {self._queue.shown} has no request of {about} that awaits cleaning{state}"
         if selection.location is None and not selection.tables:
             self.services.fs(where).list_directory(str(where), missing=MissingError)
             return [note]  # what lies in all of its tables is a question for the status

@@ -1,17 +1,16 @@
-"""The interfaces between jobs and their surroundings: tables, requests, and the hold on the place of a request.
+"""The ports between the jobs and their surroundings: tables, the queue of requests, and what fences a place off.
 
-There are three kinds of surroundings: without a metastore (`surroundings.alone`), with one of Hive 3.1
-(`surroundings.hive3`) and with one of Hive 4 (`surroundings.hive4`). The jobs know only the classes of this file.
+Each is implemented side by side, for directories alone (`surroundings.directories`), for a metastore of Hive 3.1
+(`surroundings.hive3`) and for one of Hive 4 (`surroundings.hive4`); two kinds that share a queue in a SQL database
+share the code for it (`surroundings.sql`), not a class above them. The jobs know only this file.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Self
+from typing import Protocol, TypeVar
 
 from acidlib.acid.listing import Listing
 from acidlib.acid.write_ids import ValidTxnList
@@ -45,12 +44,52 @@ class Decided:
     figures: RequestFacts
 
 
-class Hold:
-    """A place at which this run alone works, from `begin` until `close`.
+class Hold(Protocol):
+    """A place at which this run alone works, from `begin` until `close`; see `held`."""
 
-    request  for which the place is held
-    target   the place; once it is held, its interpretation is fixed: later writes count as not committed
-    """
+    @property
+    def request(self) -> CompactionRequest:
+        """The request for which the place is held."""
+
+    @property
+    def target(self) -> Target:
+        """The place; once it is held, its interpretation is fixed: later writes count as not committed."""
+
+    @property
+    def claim(self) -> Claim:
+        """The claim on the place; ConflictError before `begin`."""
+
+    def begin(self) -> None:
+        """Claim the place; ConflictError while another run works there."""
+
+    def assert_mine(self) -> None:
+        """Raise ConflictError if claim or lock was lost, or the table was replaced; called right before any change."""
+
+    def exclusive(self) -> AbstractContextManager[object]:
+        """Keep readers away, as far as that is possible, while something becomes or stops being visible."""
+
+    def close(self) -> None:
+        """Give back claim and locks, also after a `begin` that failed half-way; a further call tries again."""
+
+
+AnyHold = TypeVar("AnyHold", bound=Hold)
+
+
+@contextmanager
+def held(hold: AnyHold) -> Iterator[AnyHold]:
+    """Begin a hold, and close it at the end, also where it fails to begin."""
+    try:
+        hold.begin()
+        yield hold
+    except BaseException:
+        with suppress(Exception):  # the first error is the one to report; the claim goes stale by itself
+            hold.close()
+        raise
+    hold.close()
+
+
+class ClaimedPlace:
+    """A place that is claimed, and nothing else: the `Hold` of what needs no more, and a part of all others."""
 
     def __init__(self, services: Services, request: CompactionRequest, target: Target) -> None:
         self._services = services
@@ -69,89 +108,69 @@ class Hold:
         """Claim the place; ConflictError while another run works there."""
         self._claim = self._services.claim(self.target.location)
 
+    def assert_mine(self) -> None:
+        """Raise ConflictError if the claim was lost."""
+        self.claim.assert_mine()
+
+    def exclusive(self) -> AbstractContextManager[object]:
+        """Do nothing: files do not tell who reads them."""
+        return nullcontext()
+
     def assert_claimed(self) -> None:
         """Raise ConflictError if the claim was lost; do nothing before `begin`."""
         if self._claim is not None:
             self._claim.assert_mine()
 
-    def assert_mine(self) -> None:
-        """Raise ConflictError if claim or lock was lost, or the table was replaced; called right before any change."""
-        self.claim.assert_mine()
-
-    def exclusive(self) -> AbstractContextManager[object]:
-        """Keep readers away, as far as that is possible, while something becomes or stops being visible."""
-        return nullcontext()
-
-    def leave_claim(self) -> None:
+    def leave(self) -> None:
         """Let the claim go stale, without asking a file system that does not answer."""
         if self._claim is not None:
             self._claim.leave()
 
     def close(self) -> None:
-        """Give back claim and locks, also after a `begin` that failed half-way; a further call tries again."""
+        """Give the claim back."""
         if self._claim is not None:
             self._claim.release()
 
-    def __enter__(self) -> Self:
-        try:
-            self.begin()
-        except BaseException as error:
-            self.__exit__(type(error), error, None)
-            raise
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            self.close()
-        except Exception:
-            if error is None:
-                raise  # else the first error is the one to report; the claim goes stale by itself
-
-
-class CompactionHold(Hold, ABC):
+class CompactionHold(Hold, Protocol):
     """The hold for a request of this run, and the request's end: `end` or `abandon` tells the queue."""
 
-    @abstractmethod
+    def assert_claimed(self) -> None:
+        """Raise ConflictError if the claim was lost; do nothing before `begin`."""
+
+    def leave_claim(self) -> None:
+        """Let the claim go stale, without asking a file system that does not answer."""
+
     def quarantining_request(self, listing: Listing) -> CompactionRequest | None:
         """Return the request for which the place is quarantined, see `planning.results`, or None.
 
         Proceeding after this call lifts the quarantine once the result is published or cleaned.
         """
 
-    @abstractmethod
     def will_verify(self, directories: tuple[str, ...]) -> None:
         """Note, before a result is compared, that it is unverified if the run dies.
 
         directories  of the result that readers see before it is verified; it counts once it is verified
         """
 
-    @abstractmethod
     def start(self, high_water_mark: int, inputs: str | None = None) -> None:
         """Note the mark before the first byte is written; ConflictError if the request was lost.
 
         inputs  a digest of the inputs, by which the result can be undone later; see `planning.results`
         """
 
-    @abstractmethod
     def awaited_marks(self) -> tuple[int, ...]:
         """Return the marks of the place's requests that await cleaning, except one whose quarantine is lifted here."""
 
-    @abstractmethod
     def only_clean(self, high_water_mark: int) -> None:
         """Make the request one that only has obsolete directories cleaned, as there is nothing to merge."""
 
     def publishing(self, publication: Publication) -> AbstractContextManager[object]:
         """Surround the moments in which results become visible; ConflictError if readers cannot be kept away."""
-        del publication
-        return nullcontext()
 
-    @abstractmethod
     def transactions_now(self) -> ValidTxnList:
         """Return the transactions as they are now."""
 
-    @abstractmethod
     def published(self, directories: tuple[str, ...]) -> None:
         """Have results that stand under their names count, and the directories that they replace cleaned.
 
@@ -163,17 +182,13 @@ class CompactionHold(Hold, ABC):
 
         rows  in the results; None = unknown. An error is part of the return value.
         """
-        del directories, rows
-        return None
 
-    @abstractmethod
     def end(self, outcome: Outcome, reason: str, *, named: bool, noted: RequestFacts) -> str | None:
         """Tell the queue the outcome; return a note if the request was not simply ended.
 
         noted  facts of the place and of the result to keep with the request; see `attempts`
         """
 
-    @abstractmethod
     def abandon(self, *, may_be_visible: bool = False) -> None:
         """Give the request of an interrupted run back; withdraw one that the run has queued for itself.
 
@@ -217,85 +232,96 @@ def finish_claimed(
     return finished
 
 
-class Backend(ABC):
-    """The tables and requests of a run."""
+class Tables(Protocol):
+    """The tables of a run."""
 
-    in_order = False
-    """Whether requests can only be taken in the order of the queue (Hive 4)."""
-    can_rebalance = False
-    """Whether a lock can keep out statements that change rows (Hive 4)."""
-
-    def __init__(self, services: Services) -> None:
-        self.services = services
-
-    @abstractmethod
-    def recover(self) -> list[str]:
-        """Give back the requests of dead runs, and claims and transactions with them; return a note about each kind."""
-
-    @abstractmethod
     def select(self, selection: Selection, *, automatic: bool) -> Selected:
         """Return the selected places; for the initiator, those that may be compacted automatically.
 
         RefusedError if a name of the selection does not exist.
         """
 
-    @abstractmethod
+    def is_dropped(self, target: Target) -> bool:
+        """Return whether a selected place has been dropped since, which explains errors there."""
+
+
+class Queue(Protocol):
+    """The requests of a run.
+
+    in_order  whether requests can only be taken in the order of the queue (Hive 4)
+    """
+
+    in_order: bool
+
+    def recover(self, is_wanted: Callable[[CompactionRequest], bool]) -> list[str]:
+        """Give back wanted requests of dead runs, and what is theirs; return a note about each kind."""
+
     def waiting(self, kind: CompactionType) -> list[WaitingRequest]:
         """Return the requests to choose from, oldest first."""
 
-    def queue_warnings(self) -> list[str]:
+    def warnings(self) -> list[str]:
         """Return warnings about the queue for the operator of a run that drains it."""
-        return []
 
-    @abstractmethod
     def take(self, request: CompactionRequest) -> CompactionRequest | None:
         """Take a request, and return it as it is then; None if another worker has it.
 
         A queue with its own order may hand out another one.
         """
 
-    @abstractmethod
     def submit(self, place: ListedPlace, kind: CompactionType, *, buckets: int | None = None) -> CompactionRequest:
         """Queue a request for a selected place and take it at once; ConflictError if another request is in the way.
 
         buckets  the number of buckets of a rebalance, if it is stated
         """
 
-    @abstractmethod
     def refuse(self, request: CompactionRequest, reason: str) -> None:
         """End a request that is not understood, unless another worker has it."""
 
-    @abstractmethod
-    def hold(self, request: CompactionRequest, target: Target) -> CompactionHold:
-        """Return the hold for a request of this run, at the place as it was when the request was taken."""
-
-    @abstractmethod
     def attempts(self, targets: Sequence[Target]) -> Attempts:
         """Return the earlier attempts at these places, by the queue and its history as they are now."""
 
-    @abstractmethod
     def backoff_reason(self, target: Target, kind: CompactionType, *, dry_run: bool) -> str | None:
         """Return why a place over its thresholds is backed off after failures, or None.
 
         Unless it is a dry run, the history records that too.
         """
 
-    @abstractmethod
     def quarantining_request(self, target: Target, listing: Listing) -> CompactionRequest | None:
         """Return the request for which a place is quarantined, see `planning.results`, or None."""
 
-    def finish(self, target: Target) -> None:
-        """Finish the publications of dead runs at a place; ConflictError while another run works there."""
-        finish_publications(self.services, target.location)
-
-    @abstractmethod
-    def is_dropped(self, target: Target) -> bool:
-        """Return whether a selected place has been dropped since, which explains errors there."""
-
-    @abstractmethod
     def enqueue(self, decided: Sequence[Decided]) -> list[int | AcidError]:
         """Queue the initiator's decisions; return the id of each request, or the error why it is not queued."""
 
-    @abstractmethod
     def purge_history(self) -> None:
         """Remove the rows of the history that settings do not want kept."""
+
+
+class Fence(Protocol):
+    """The means that keep others away from a place while this run works there.
+
+    can_rebalance  whether a lock can keep out statements that change rows (Hive 4)
+    """
+
+    can_rebalance: bool
+
+    def recover(self) -> list[str]:
+        """Take away what dead runs keep others away with; return a note about each."""
+
+    def hold(self, request: CompactionRequest, target: Target) -> CompactionHold:
+        """Return the hold for a request of this run, at the place as it was when the request was taken."""
+
+    def finish(self, target: Target) -> None:
+        """Finish the publications of dead runs at a place; ConflictError while another run works there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Backend:
+    """The surroundings of a run: one of each port."""
+
+    tables: Tables
+    queue: Queue
+    fence: Fence
+
+    def recover(self, is_wanted: Callable[[CompactionRequest], bool] = lambda _: True) -> list[str]:
+        """Give back the requests of dead runs, and claims and locks with them; return a note about each kind."""
+        return self.queue.recover(is_wanted) + self.fence.recover()
