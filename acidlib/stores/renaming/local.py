@@ -95,7 +95,11 @@ class LocalSource:
         path, length = self.name, self.length
         with raising_acid_errors("read", path):
             self._descriptor = self._tree.open(path, os.O_RDONLY)
-            status = os.fstat(self._descriptor)
+            try:
+                status = os.fstat(self._descriptor)
+            except OSError:
+                self.release()
+                raise
         identity = status.st_dev, status.st_ino
         if not stat.S_ISREG(status.st_mode) or status.st_size < length or self._identity not in (None, identity):
             self.release()
