@@ -22,7 +22,7 @@ from acidlib.planning.inputs import CompactionInputs, Publication, Refusal
 from acidlib.planning.stated_write_ids import StatedWriteIds
 from acidlib.rewrite.join import run_join
 from acidlib.service.places import CASE_SENSITIVE, FULL, POSITIONAL, Interpretation, ListedPlace, Target
-from acidlib.service.plan import PlacePlan, collect_results, dealt_out, plan_compaction, prepare
+from acidlib.service.plan import PlacePlan, collect_results, dealt_out, facts_of, plan_compaction, prepare
 from acidlib.service.schedule import Steps
 from acidlib.service.services import Task, attempt
 from acidlib.service.tasks import AnyUnit, run_unit_task
@@ -136,9 +136,9 @@ def plan_of(
     buckets: int | None = None,
 ) -> PlacePlan:
     """The plan; see `files_of`."""
+    facts = to_its_end(facts_of(stores or Stores(), *found))
     common = site_settings(matching)
-    steps = plan_compaction(stores or Stores(), *found, settings or RewriteSettings(), common, buckets=buckets)
-    return to_its_end(steps)
+    return plan_compaction(*found, facts, settings or RewriteSettings(), common, buckets=buckets)
 
 
 def to_its_end(steps: Steps[Ended]) -> Ended:

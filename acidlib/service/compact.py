@@ -39,6 +39,7 @@ from acidlib.service.plan import (
     choose_inputs,
     collect_results,
     execute,
+    facts_of,
     filled_directories,
     plan_compaction,
     planned,
@@ -171,15 +172,14 @@ class PlaceCompaction:
         if hold is not None:
             self._start_request(hold, place, inputs)
         part_bytes = part_bytes_on(services.runner.slots, self._run.rewrite.part_bytes)
-        plan = await plan_compaction(
-            services.stores,
+        plan = plan_compaction(
             place,
             inputs,
+            await facts_of(services.stores, place, inputs, checks=verifier.tasks()),
             replace(self._run.rewrite, part_bytes=part_bytes),
             services.settings,
             reason=self._reason(inputs),
             buckets=job.request.bucket_count,
-            checks=verifier.tasks(),
         )
         if hold is None:
             results = await execute(plan, None, services.stores)
@@ -199,15 +199,12 @@ class PlaceCompaction:
         names = published.directories
         self._so_far = plan.done(self._so_far, results, verification, visible=names, publication=published.kind)
         if to_verify is not None and is_compared_later:
-            try:
+            with self._removed_on_error(hold, plan, names):
                 verification = await verifier.compare(to_verify, hold.request.id, share)
                 self._so_far = self._so_far.with_work(results, verification)
                 reach(Point.VERIFIED)
                 hold.assert_mine()
-            except AcidError:
-                self._remove_hidden(hold, plan, names)
-                raise
-            self._confirm(hold, plan, names)
+                hold.published(names)
         result = self._ended(Outcome.READY_FOR_CLEANING, plan.reason)
         return replace(result, statistics=hold.update_statistics(names, result.rows_out))
 
@@ -352,23 +349,22 @@ class PlaceCompaction:
                     published = stage.publish(directories, inputs=read, last_check=last_check)
                 reach(Point.PUBLISHED)
                 if counts:
-                    self._confirm(hold, plan, published.directories)
+                    with self._removed_on_error(hold, plan, published.directories):
+                        hold.published(published.directories)
         return published
 
-    def _confirm(self, hold: CompactionHold, plan: PlacePlan, directories: tuple[str, ...]) -> None:
-        """Have published results count, and their inputs cleaned."""
+    @contextmanager
+    def _removed_on_error(self, hold: CompactionHold, plan: PlacePlan, directories: tuple[str, ...]) -> Iterator[None]:
+        """Remove results of a transaction that can never commit after an error: no reader has seen them."""
         try:
-            hold.published(directories)
+            yield
         except UnknownOutcomeError:
             raise
         except AcidError:
-            self._remove_hidden(hold, plan, directories)
+            if plan.inputs.publication is Publication.COMMIT:
+                location = hold.target.location
+                remove_uncommitted(self._services.fs(location), location, directories)
             raise
-
-    def _remove_hidden(self, hold: CompactionHold, plan: PlacePlan, directories: tuple[str, ...]) -> None:
-        """Remove results of a transaction that can never commit: no reader has seen them."""
-        if plan.inputs.publication is Publication.COMMIT:
-            remove_uncommitted(self._services.fs(hold.target.location), hold.target.location, directories)
 
     # --- the result, and the end --------------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from acidlib.acid.names import LONG_MAX, SIDE_FILE_SUFFIX, DeltaDir, Generation, Names, parse_directory
 from acidlib.config.settings import Settings
@@ -53,6 +53,9 @@ from acidlib.stores.stores import Stores
 from acidlib.wording import human_bytes, plural
 
 Planned = TypeVar("Planned")
+
+Facts = Mapping[str, Any]
+"""By the path of a file: how it may be joined (`JoinFacts`), or the buckets of the delete events in it."""
 
 _FORMATS = {b"PAR1": "Parquet", b"Obj\x01": "Avro", b"SEQ": "a sequence file", b"RCF": "RCFile"}
 """Formats by the first bytes of their files."""
@@ -335,27 +338,14 @@ def prove_full_acid(target: Target, directories: Sequence[InputDirectory], tails
         raise CorruptError(f"{cannot} {first.path} does not begin as an ORC file does; {instead}")
 
 
-async def plan_compaction(
-    stores: Stores,
-    place: ListedPlace,
-    inputs: CompactionInputs,
-    settings: RewriteSettings,
-    common: Settings,
-    *,
-    reason: str = "",
-    buckets: int | None = None,
-    checks: Sequence[Task] = (),
-) -> PlacePlan:
-    """Return the plan, after tasks have read how input files can be joined, or the buckets of deletes.
+async def facts_of(
+    stores: Stores, place: ListedPlace, inputs: CompactionInputs, *, checks: Sequence[Task] = ()
+) -> Facts:
+    """Return what tasks find in files that decide which files are made.
 
-    common   the settings of the run
-    buckets  the number of buckets of a rebalance; None = as many as there are
-    checks   tasks that have to succeed before any file is made
-
-    Raises RefusedError if the files could not become visible at once.
+    checks  tasks that have to succeed before any file is made
     """
-    target, hive = place.target, place.hive
-    settings = target.rewrite_settings(settings, hive.reader)
+    target = place.target
     ways = ways_of(target.storage, target.properties) if target.is_insert_only else None
     deciding = delete_files(inputs.directories) if ways is None else input_files(inputs)
     looks = [
@@ -368,14 +358,35 @@ async def plan_compaction(
         for file in deciding
     ]
     answers = await run_tasks(*checks, *looks)
-    by_path = {file.path: answer for file, answer in zip(deciding, answers[len(checks) :], strict=True)}
+    return {file.path: answer for file, answer in zip(deciding, answers[len(checks) :], strict=True)}
+
+
+def plan_compaction(
+    place: ListedPlace,
+    inputs: CompactionInputs,
+    facts: Facts,
+    settings: RewriteSettings,
+    common: Settings,
+    *,
+    reason: str = "",
+    buckets: int | None = None,
+) -> PlacePlan:
+    """Return the plan, by what is known of a place.
+
+    common   the settings of the run
+    buckets  the number of buckets of a rebalance; None = as many as there are
+
+    Raises RefusedError if the files could not become visible at once.
+    """
+    target, hive = place.target, place.hive
+    settings = target.rewrite_settings(settings, hive.reader)
     files: tuple[Unit | JoinUnit, ...]
-    if ways is not None:
-        files = join_units(inputs, by_path, location=target.location, generation=hive.reader, settings=settings)
+    if target.is_insert_only:
+        files = join_units(inputs, facts, location=target.location, generation=hive.reader, settings=settings)
     else:
         files = compaction_units(
             inputs,
-            delete_buckets=by_path,
+            delete_buckets=facts,
             location=target.location,
             hive=hive,
             write_ids=place.write_ids.for_compactor(),

@@ -17,7 +17,7 @@ from functools import partial, reduce
 from typing import Any
 
 from acidlib.acid.listing import ListedFile
-from acidlib.acid.names import BaseDir, parse_directory
+from acidlib.acid.names import METADATA_ACID_FILE, BaseDir, parse_directory
 from acidlib.errors import AcidError, ConflictError, CorruptError, UnverifiedError
 from acidlib.model.requests import CompactionRequest, CompactionType
 from acidlib.model.results import Verification
@@ -32,7 +32,7 @@ from acidlib.service.schedule import run_tasks
 from acidlib.service.services import Services, Task
 from acidlib.service.tasks import delete_buckets_task, reader_task, tally_task
 from acidlib.stores.listing import list_location
-from acidlib.stores.store import Stage, StagedDirectory
+from acidlib.stores.store import Stage, StagedDirectory, marker_files
 from acidlib.verify.tally import BucketView, PlainView, Tally
 
 VERIFY = "acidlib.verify"
@@ -48,7 +48,6 @@ class ResultToVerify:
     ways         how files of an insert-only table were joined, by their paths
     directories  the names of the result's directories
     staged       the same with their files, if they are not published yet; `stage` is the directory in which they lie
-    marked       those of them that will have the marker of a compacted base
     """
 
     place: ListedPlace
@@ -59,7 +58,6 @@ class ResultToVerify:
     directories: tuple[str, ...]
     staged: tuple[StagedDirectory, ...] = ()
     stage: str = ""
-    marked: frozenset[str] = frozenset()
 
 
 def result_to_verify(plan: PlacePlan, directories: tuple[StagedDirectory, ...], stage: Stage) -> ResultToVerify:
@@ -81,9 +79,6 @@ def result_to_verify(plan: PlacePlan, directories: tuple[StagedDirectory, ...], 
         directories=tuple(directory.name for directory in directories),
         staged=directories if below else (),
         stage=below,
-        marked=frozenset(
-            output.name for output in inputs.outputs if isinstance(output, BaseDir) and not output.visibility_txn
-        ),
     )
 
 
@@ -284,11 +279,12 @@ def _place_with_result(services: Services, result: ResultToVerify) -> ListedPlac
             for directory in result.staged
             for name, length in directory.files.items()
         )
+        marked = {name for name in result.directories if METADATA_ACID_FILE in marker_files(name)}
         listing = replace(
             before,
             files=(*before.files, *files),
             directories=(*before.directories, *result.directories),
-            compacted_bases=before.compacted_bases | result.marked,
+            compacted_bases=before.compacted_bases | marked,
         )
     else:
         listing = list_location(services.fs(target.location), target.location, missing=ConflictError)
