@@ -30,25 +30,52 @@ Value = TypeVar("Value")
 
 THREADS = 16
 """Threads that work at a time at most."""
-_WAITS, _COMPUTES = 0.7, 0.9
+_WAITS, _PAYS = 0.7, 1.25
+_MIN_ANSWERS = 4
+"""So many answers tell how fast threads are."""
 _FIRST_LOOK_SECONDS, _LOOK_SECONDS, _HANGING_LOOK_SECONDS = 0.005, 0.1, 1.0
+_MIN_SECONDS, _MAX_SECONDS, _REST_SECONDS = 0.05, 0.5, 2.0
+"""How long a number of threads is tried, at least and at most, and how long the best one is kept until the next try."""
 
 
-def next_number(threads: int, computed: float, ready: float) -> int:
-    """Return how many threads shall work from now on.
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """What a number of threads did for a while.
 
-    computed  processor seconds per second that the `threads` and their caller took
-    ready     the same of the threads alone, with the time that they waited for a processor: on a busy machine one that
-              computes gets little of it, and more of them would get no more
+    rate   answers a second; None = too few to tell
+    waits  the threads and their caller left the interpreter and the processor free for others
     """
-    if computed > _COMPUTES:
-        return max(1, threads // 2)
-    return min(THREADS, 2 * threads) if computed < _WAITS and ready < _WAITS * threads else threads
+
+    threads: int
+    rate: float | None
+    waits: bool
+
+
+def next_number(now: Tried, before: Tried | None) -> tuple[int, bool]:
+    """Return how many threads shall work from now on, and whether they are the best for a while.
+
+    More are tried where threads wait, and kept only if they do more: on a busy machine those that wait for each other
+    look as if they waited for a store. Where more do no more, fewer may do as much.
+
+    before  what another number did right before; None = after a while with the best one
+    """
+    if now.rate is None:
+        return (min(THREADS, 2 * now.threads) if now.waits else now.threads), False
+    if before is None or before.rate is None:
+        tries_more = now.waits and now.threads < THREADS
+        return (2 * now.threads, False) if tries_more else (max(1, now.threads // 2), now.threads == 1)
+    if now.threads > before.threads:
+        if now.rate >= _PAYS * before.rate:
+            return (2 * now.threads, False) if now.waits and now.threads < THREADS else (now.threads, True)
+        return max(1, before.threads // 2), before.threads == 1
+    if now.rate * _PAYS < before.rate:
+        return min(THREADS, 2 * now.threads), True
+    return max(1, now.threads // 2), now.threads == 1
 
 
 @dataclass(slots=True)
 class Learned:
-    """The number of threads that was right last: the next items most likely lie in the same store."""
+    """The number of threads that was the best last: the next items most likely lie in the same store."""
 
     threads: int = 1
 
@@ -88,16 +115,22 @@ def portions_done(
     with Threads(THREADS, "acidlib-look") as pool:
         crew = _Crew(work, items, pool)
         try:
-            look, looked = _FIRST_LOOK_SECONDS, time.monotonic()
+            look, looked, rests_until = _FIRST_LOOK_SECONDS, time.monotonic(), 0.0
+            before: Tried | None = None
             crew.resize(learned.threads)
             while crew.unanswered:
                 crew.wait(look)
                 STOPPING.look()
                 if portion := list(crew.answers()):
                     yield portion
-                if crew.left:
-                    learned.threads = next_number(crew.size, *crew.load())
-                    crew.resize(learned.threads)
+                if crew.left and time.monotonic() >= rests_until and (now_tried := crew.tried()) is not None:
+                    number, is_best = next_number(now_tried, before)
+                    before = None if is_best else now_tried
+                    if is_best:
+                        learned.threads, rests_until = number, time.monotonic() + _REST_SECONDS
+                    crew.resize(number)
+                else:
+                    crew.resize(crew.size)  # in place of those that were left behind
                 if (now := time.monotonic()) - looked >= _HANGING_LOOK_SECONDS:
                     if portion := list(crew.give_up_hanging(seconds)):
                         yield portion
@@ -156,7 +189,7 @@ class _Crew(Generic[Item, Value]):
         self._working = 0
         self._answers: deque[tuple[int, Value | AcidError]] = deque()
         self._changing = Lock()  # so that no worker goes on to another item while it is given up
-        self._looked = time.monotonic()
+        self._since, self._answered, self._answered_before = time.monotonic(), 0, 0
         me = get_native_id()
         self._caller = _Worker(Piece(), me, *processor_seconds(me))
 
@@ -187,10 +220,11 @@ class _Crew(Generic[Item, Value]):
             self.unanswered -= 1
             yield self._answers.popleft()
 
-    def load(self) -> tuple[float, float]:
-        """Return `computed` and `ready` of `next_number` for the time since this was asked before."""
-        before, self._looked = self._looked, time.monotonic()
-        passed = max(self._looked - before, 1e-6)
+    def tried(self) -> Tried | None:
+        """Return what the threads did since there are so many; None where it is too early to tell."""
+        passed, answered = time.monotonic() - self._since, self._answered - self._answered_before
+        if passed < _MIN_SECONDS or (answered < _MIN_ANSWERS and passed < _MAX_SECONDS):
+            return None
         computed = ready = 0.0
         for worker in (self._caller, *self._workers.values()):
             if worker.id is not None:
@@ -199,7 +233,10 @@ class _Crew(Generic[Item, Value]):
                 if worker is not self._caller:
                     ready += max(0.0, ran - worker.ran + waited - worker.waited)
                 worker.ran, worker.waited = ran, waited
-        return computed / passed, ready / passed
+        # on a busy machine a thread that computes gets little of a processor: it is ready all the same
+        waits = computed < _WAITS * passed and ready < _WAITS * passed * self.size
+        self._since, self._answered_before = time.monotonic(), self._answered
+        return Tried(self.size, answered / passed if answered >= _MIN_ANSWERS else None, waits)
 
     def give_up_hanging(self, seconds: float) -> Iterator[tuple[int, AcidError]]:
         """Leave threads behind that have waited for an answer so long, and yield the errors of their items."""
@@ -230,3 +267,4 @@ class _Crew(Generic[Item, Value]):
                 if worker.piece.given_up is not None:
                     return
                 self._answers.append((worker.number, answer))
+                self._answered += 1

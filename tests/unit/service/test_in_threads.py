@@ -10,27 +10,31 @@ import pytest
 
 from acidlib.errors import ConflictError, HangingError
 from acidlib.service import in_threads as module
-from acidlib.service.in_threads import THREADS, Learned, as_done, in_threads, next_number, portions_done
+from acidlib.service.in_threads import THREADS, Learned, Tried, as_done, in_threads, next_number, portions_done
 from acidlib.waiting import asking
 
 
 @pytest.mark.parametrize(
-    ("threads", "computed", "ready", "then"),
+    ("now", "before", "then"),
     [
-        pytest.param(16, 0.1, 0.1, 16, id="all wait"),
-        pytest.param(16, 0.8, 0.8, 16, id="some wait, and the processor has enough to do"),
-        pytest.param(16, 1.3, 1.3, 8, id="they wake each other"),
-        pytest.param(3, 1.3, 1.2, 1, id="three"),
-        pytest.param(1, 1.3, 0.8, 1, id="one computes, and the caller"),
-        pytest.param(1, 0.8, 0.8, 1, id="one has enough to do"),
-        pytest.param(1, 0.5, 0.5, 2, id="one waits"),
-        pytest.param(1, 0.5, 0.9, 1, id="one waits for a processor"),
-        pytest.param(8, 0.6, 3.0, 16, id="those that wait, on a busy machine"),
-        pytest.param(12, 0.0, 0.0, 16, id="no more than there are"),
+        pytest.param(Tried(1, 50, True), None, (2, False), id="one waits: two are tried"),
+        pytest.param(Tried(2, 100, True), Tried(1, 50, True), (4, False), id="two do twice as much"),
+        pytest.param(Tried(16, 800, True), Tried(8, 400, True), (16, True), id="no more than there are"),
+        pytest.param(Tried(8, 400, False), Tried(4, 200, True), (8, True), id="the processor has enough to do"),
+        pytest.param(Tried(2, 1000, True), Tried(1, 1000, True), (1, True), id="two do no more than one"),
+        pytest.param(Tried(8, 1000, True), Tried(4, 1000, True), (2, False), id="then fewer may do as much"),
+        pytest.param(Tried(2, 1000, True), Tried(8, 1000, True), (1, False), id="two do"),
+        pytest.param(Tried(1, 1000, True), Tried(2, 1000, True), (1, True), id="one does"),
+        pytest.param(Tried(2, 500, True), Tried(8, 1000, True), (4, True), id="two do not"),
+        pytest.param(Tried(1, 1000, False), None, (1, True), id="one computes"),
+        pytest.param(Tried(16, 900, True), None, (8, False), id="after a while with all, fewer are tried"),
+        pytest.param(Tried(8, 450, True), Tried(16, 900, True), (16, True), id="which do less"),
+        pytest.param(Tried(2, None, True), Tried(1, None, True), (4, False), id="answers take long"),
+        pytest.param(Tried(2, None, False), None, (2, False), id="and are computed"),
     ],
 )
-def test_how_many_are_worth_it(threads: int, computed: float, ready: float, then: int) -> None:
-    assert next_number(threads, computed, ready) == then
+def test_how_many_are_worth_it(now: Tried, before: Tried | None, then: tuple[int, bool]) -> None:
+    assert next_number(now, before) == then
 
 
 def wait(_: int) -> int:
