@@ -89,7 +89,9 @@ class TestLostAnswers:
     def test_a_rename_by_another_to_another_name_is_no_success(
         self, fs: HdfsFileSystem, place: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        put(fs, place, "staging/base_1/", "base_1/")
+        put(fs, place, "staging/base_1/")
+        time.sleep(0.01)  # the two directories are not of the same millisecond
+        put(fs, place, "base_1/")
         real = Client.rename
 
         def revoked(self: Client, source: str, target: str) -> None:
