@@ -203,11 +203,11 @@ class SqlQueue:
         named = {_PLACE: place_key(location)}
         with self._database.reading("read", one_moment=True) as connection:
             read = [
-                table.read(row)
+                row
                 for table in (self._queue, self._history)
-                for row in connection.execute(_at_place(table), named).all()
+                for row in _read(connection, table, _at_place(table), named)
             ]
-        rows = (row for row in read if isinstance(row, CompactionRequest) and row.facts.location == location)
+        rows = (row for row in read if row.facts.location == location)
         return tuple(sorted(rows, key=lambda row: row.id, reverse=True))
 
     def newest_of_places(self) -> tuple[CompactionRequest, ...]:
@@ -274,8 +274,7 @@ class SqlQueue:
 
     @staticmethod
     def _requests(connection: Connection, table: RequestTable, wanted: ColumnElement[bool]) -> list[CompactionRequest]:
-        rows = connection.execute(table.select().where(wanted)).all()  # a cursor left open keeps SQLite locked
-        return [request for row in rows if isinstance(request := table.read(row), CompactionRequest)]
+        return _read(connection, table, table.select().where(wanted))
 
     def _of_table(self, table: RequestTable, ref: TableRef) -> ColumnElement[bool]:
         """Return the condition for rows about a table, whatever the partition."""
@@ -728,6 +727,13 @@ class SqlQueue:
             return len(ids)
 
         return self._database.write("purge the history of", work)
+
+
+def _read(
+    connection: Connection, table: RequestTable, query: Select[Any], named: Mapping[str, str] | None = None
+) -> list[CompactionRequest]:
+    rows = connection.execute(query, named).all()  # a cursor left open keeps SQLite locked
+    return [request for row in rows if isinstance(request := table.read(row), CompactionRequest)]
 
 
 def _in_states(table: RequestTable, states: Iterable[State]) -> ColumnElement[bool]:

@@ -249,17 +249,20 @@ def _clean_requests(cleaning: Cleaning, limiter: DeleteRateLimiter) -> Iterator[
             job.result = ended_by(error, job.result)
         return jobs
 
+    def cleaned(places: Sequence[Sequence[CompactionRequest]]) -> Iterator[_RequestCleaning]:
+        for portion in _at_places(cleaning, "cleaning", clean, failed, places, limiter):
+            jobs = list(chain.from_iterable(portion))
+            _end(jobs, cleaning)
+            yield from jobs
+
     names: dict[str, set[TableRef]] = {}
     conflicts: list[_RequestCleaning] = []
-    for portion in _at_places(cleaning, "cleaning", clean, failed, list(by_place.values()), limiter):
-        jobs = list(chain.from_iterable(portion))
-        _end(jobs, cleaning)
-        for job in jobs:
-            names.setdefault(job.result.location, set()).add(job.result.ref)
-            if job.result.state in (Outcome.CONFLICT, Outcome.BUSY) and not job.result.removed:
-                conflicts.append(job)
-            else:
-                yield job.result
+    for job in cleaned(list(by_place.values())):
+        names.setdefault(job.result.location, set()).add(job.result.ref)
+        if job.result.state in (Outcome.CONFLICT, Outcome.BUSY) and not job.result.removed:
+            conflicts.append(job)
+        else:
+            yield job.result
     again = []
     for job in sorted(conflicts, key=lambda job: job.request.id):
         # two names, which only a metastore knows, may be of one location: then this run was in its own way
@@ -268,10 +271,7 @@ def _clean_requests(cleaning: Cleaning, limiter: DeleteRateLimiter) -> Iterator[
         else:
             yield job.result
     for requests in again:  # one after the other
-        for portion in _at_places(cleaning, "cleaning", clean, failed, [requests], limiter):
-            jobs = list(chain.from_iterable(portion))
-            _end(jobs, cleaning)
-            yield from (job.result for job in jobs)
+        yield from (job.result for job in cleaned([requests]))
 
 
 def _end(jobs: Sequence[_RequestCleaning], cleaning: Cleaning) -> None:

@@ -3,8 +3,8 @@
 The threads of one Python process compute one at a time, and every call of the system hands that right to another
 thread. A remote store keeps threads waiting, and sixteen do sixteen times the work of one. A local disk answers at
 once: there sixteen do no more than one, and spend most of the processor time on waking each other. So work begins with
-one thread and gets more of them while they wait. The caller's own thread never works on an item, since it has to go on
-where one hangs.
+one thread, and gets more as long as more of them do more. The caller's own thread never works on an item, since it has
+to go on where one hangs.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ THREADS = 16
 _WAITS, _PAYS = 0.7, 1.25
 _MIN_ANSWERS = 4
 """So many answers tell how fast threads are."""
-_FIRST_LOOK_SECONDS, _LOOK_SECONDS, _HANGING_LOOK_SECONDS = 0.005, 0.1, 1.0
+_LOOK_SECONDS, _HANGING_LOOK_SECONDS = 0.05, 1.0
 _MIN_SECONDS, _MAX_SECONDS, _REST_SECONDS = 0.05, 0.5, 2.0
 """How long a number of threads is tried, at least and at most, and how long the best one is kept until the next try."""
 
@@ -115,27 +115,25 @@ def portions_done(
     with Threads(THREADS, "acidlib-look") as pool:
         crew = _Crew(work, items, pool)
         try:
-            look, looked, rests_until = _FIRST_LOOK_SECONDS, time.monotonic(), 0.0
+            looked, rests_until = time.monotonic(), 0.0
             before: Tried | None = None
             crew.resize(learned.threads)
             while crew.unanswered:
-                crew.wait(look)
+                crew.wait(_LOOK_SECONDS)
                 STOPPING.look()
-                if portion := list(crew.answers()):
+                if portion := crew.answers():
                     yield portion
-                if crew.left and time.monotonic() >= rests_until and (now_tried := crew.tried()) is not None:
-                    number, is_best = next_number(now_tried, before)
-                    before = None if is_best else now_tried
+                number, now = crew.size, time.monotonic()
+                if crew.left and now >= rests_until and (tried := crew.tried()) is not None:
+                    number, is_best = next_number(tried, before)
+                    before = None if is_best else tried
                     if is_best:
-                        learned.threads, rests_until = number, time.monotonic() + _REST_SECONDS
-                    crew.resize(number)
-                else:
-                    crew.resize(crew.size)  # in place of those that were left behind
-                if (now := time.monotonic()) - looked >= _HANGING_LOOK_SECONDS:
-                    if portion := list(crew.give_up_hanging(seconds)):
+                        learned.threads, rests_until = number, now + _REST_SECONDS
+                crew.resize(number)  # also in place of threads that were left behind
+                if now - looked >= _HANGING_LOOK_SECONDS:
+                    if portion := crew.give_up_hanging(seconds):
                         yield portion
                     looked = now
-                look = min(2 * look, _LOOK_SECONDS)
         except BaseException:
             crew.begin_no_more()
             on_interrupt()
@@ -211,14 +209,14 @@ class _Crew(Generic[Item, Value]):
         """Wait until all threads have ended, or so many seconds."""
         wait(self._workers, seconds)
 
-    def answers(self) -> Iterator[tuple[int, Value | AcidError]]:
-        """Yield the answers that there are by now."""
+    def answers(self) -> list[tuple[int, Value | AcidError]]:
+        """Return the answers that there are by now."""
         for future in [future for future in self._workers if future.done()]:
             del self._workers[future]
             future.result()
-        while self._answers:
-            self.unanswered -= 1
-            yield self._answers.popleft()
+        portion = [self._answers.popleft() for _ in range(len(self._answers))]
+        self.unanswered -= len(portion)
+        return portion
 
     def tried(self) -> Tried | None:
         """Return what the threads did since there are so many; None where it is too early to tell."""
@@ -238,18 +236,19 @@ class _Crew(Generic[Item, Value]):
         self._since, self._answered_before = time.monotonic(), self._answered
         return Tried(self.size, answered / passed if answered >= _MIN_ANSWERS else None, waits)
 
-    def give_up_hanging(self, seconds: float) -> Iterator[tuple[int, AcidError]]:
-        """Leave threads behind that have waited for an answer so long, and yield the errors of their items."""
+    def give_up_hanging(self, seconds: float) -> list[tuple[int, Value | AcidError]]:
+        """Leave threads behind that have waited for an answer so long, and return the errors of their items."""
         with STOPPING.shielded(), self._changing:
             self._pool.give_up_hanging(seconds)
             hanging = [future for future, worker in self._workers.items() if worker.piece.given_up is not None]
             self._working -= len(hanging)
-        for future in hanging:
-            worker = self._workers.pop(future)
+        self.unanswered -= len(hanging)
+        errors = list[tuple[int, Value | AcidError]]()
+        for worker in map(self._workers.pop, hanging):
             assert worker.piece.given_up is not None
             assert worker.number is not None  # it has asked for something
-            self.unanswered -= 1
-            yield worker.number, worker.piece.given_up
+            errors.append((worker.number, worker.piece.given_up))
+        return errors
 
     def _serve(self, worker: _Worker) -> None:
         """Work on one item after the other until none is left, or other threads are enough."""

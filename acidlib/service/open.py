@@ -61,7 +61,8 @@ def open_backend(where: Environment, services: Services, interpretation: Interpr
             )
         else:
             with open_queue(where) as queue:
-                yield hive3(services, queue, hms, beats, name=where.metastore_name, database=database)
+                name = where.metastore_name
+                yield hive3(Hive3Tables(services, queue, hms, beats, name=name, database=database))
 
 
 @contextmanager

@@ -121,7 +121,7 @@ class ClaimedPlace:
         if self._claim is not None:
             self._claim.assert_mine()
 
-    def leave(self) -> None:
+    def leave_claim(self) -> None:
         """Let the claim go stale, without asking a file system that does not answer."""
         if self._claim is not None:
             self._claim.leave()

@@ -39,25 +39,15 @@ from acidlib.service.services import Services
 from acidlib.service.statistics import StatisticsUpdater
 from acidlib.service.surroundings.catalog import Catalog, GoneError, require_unchanged, run_as_user
 from acidlib.service.surroundings.sql import SqlHold, SqlRequests, with_figures
-from acidlib.stores.store import Claim
 
 COMPACT, CLEAN, UNDO = "compact", "clean", "undo the compaction of"
 """The verbs of messages."""
 _BUSY = (State.INITIATED, State.WORKING)
 
 
-def hive3(
-    services: Services,
-    queue: SqlQueue,
-    hms: Hms,
-    beats: Heartbeater,
-    *,
-    name: str,
-    database: MetastoreDatabase | None = None,
-) -> Backend:
-    """Return the surroundings of one metastore; see `Hive3Tables`."""
-    tables = Hive3Tables(services, queue, hms, beats, name=name, database=database)
-    requests = SqlRequests(services, queue, tables)
+def hive3(tables: Hive3Tables) -> Backend:
+    """Return the surroundings of one metastore."""
+    requests = SqlRequests(tables.services, tables.queue, tables)
     return Backend(tables, requests, Hive3Fence(tables, requests))
 
 
@@ -299,7 +289,7 @@ class Hive3Undoing:
             raise ConflictError(f"Cannot undo the compaction of {target.ref}: its result may be read: {held}")
 
 
-class LockedPlace:
+class LockedPlace(ClaimedPlace):
     """A claimed place, with a lock in the metastore that keeps other compactors away, except from the cleaner."""
 
     def __init__(
@@ -317,47 +307,34 @@ class LockedPlace:
         look_up  returns the place once it is locked; None for one that is only claimed, as by the cleaner
         target   that place
         """
-        self.request = request
-        self._services = tables.services
+        super().__init__(tables.services, request, target or nowhere(request))
         self._tables = tables
         self._doing = doing
         self._look_up = look_up
-        self._claimed = ClaimedPlace(tables.services, request, target or nowhere(request))
         self._locks: list[CompactorLock] = []
         self._since = 0.0
-        self.assert_claimed, self.leave = self._claimed.assert_claimed, self._claimed.leave
-
-    @property
-    def target(self) -> Target:
-        """The place, once it is held."""
-        return self._claimed.target
-
-    @property
-    def claim(self) -> Claim:
-        """The claim on the place; ConflictError before `begin`."""
-        return self._claimed.claim
 
     def begin(self) -> None:
         """Lock, claim, and take the snapshot by which everything is interpreted from here on."""
         tables, request = self._tables, self.request
         if self._look_up is not None:
             self._locks.append(lock_place(tables.hms, tables.beats, ref=request.ref, agent=self._services.worker_id))
-            self._claimed.target = self._look_up()
+            self.target = self._look_up()
             tables.require_no_compactor(request, self._doing)
-        self._claimed.begin()
+        super().begin()
         self._since = self._services.clock()
 
     def assert_mine(self) -> None:
         """Check locks and claim, that Hive's own compactor is not there, and that the table is the same."""
         for lock in self._locks:
             lock.assert_alive()
-        self._claimed.assert_mine()
+        super().assert_mine()
         self._tables.require_unchanged(self.request, self.target, self._doing)
 
     def close(self) -> None:
         """Release claim and locks."""
         try:
-            self._claimed.close()
+            super().close()
         finally:
             for lock in self._locks:
                 lock.release()

@@ -17,11 +17,11 @@ from acidlib.service.selection import CleanerOptions
 from acidlib.service.services import attempt
 from acidlib.service.surroundings.hive3 import (
     CLEAN,
-    Hive3Fence,
     Hive3Tables,
     LockedPlace,
     concerns,
     evidence_now,
+    hive3,
     table_id,
 )
 from acidlib.service.surroundings.metastore_cleaning import (
@@ -31,7 +31,7 @@ from acidlib.service.surroundings.metastore_cleaning import (
     retention_of,
     with_mark,
 )
-from acidlib.service.surroundings.sql import SqlRequests, note_failed_cleaning, retry_reason
+from acidlib.service.surroundings.sql import note_failed_cleaning, retry_reason
 from acidlib.wording import retention_words
 
 _MAX_NOTED = 20
@@ -68,8 +68,7 @@ class Hive3Cleaning:
 
     def recover(self) -> list[str]:
         """Give back wanted requests of dead runs, and drop their locks."""
-        requests = SqlRequests(self.services, self._queue, self._tables)
-        return requests.recover(self.is_wanted) + Hive3Fence(self._tables, requests).recover()
+        return hive3(self._tables).recover(self.is_wanted)
 
     def ready(self) -> list[CompactionRequest]:
         """Return the requests of this metastore, an earlier mark of a place before a later one."""

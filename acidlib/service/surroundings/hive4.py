@@ -49,7 +49,6 @@ from acidlib.service.surroundings.catalog import Catalog, run_as_user
 from acidlib.service.surroundings.hive4_recovery import give_back, is_private, pool_of, queue_again, recover
 from acidlib.service.surroundings.sql import ALREADY_QUEUED, in_the_way, taken_by_another
 from acidlib.stores.listing import list_location
-from acidlib.stores.store import Claim
 from acidlib.version import __version__
 
 POOL = "hive.compactor.worker.pool"
@@ -386,7 +385,7 @@ def is_worked_on(row: CompactionRequest | None, worker_id: str) -> bool:
     return row is not None and row.state is State.WORKING and row.worker_id == worker_id
 
 
-class Hive4Hold:
+class Hive4Hold(ClaimedPlace):
     """A place with a lock of our open transaction and a claim, for a request that was handed out to this run.
 
     The commit of that transaction makes the result visible and the request ready for cleaning. From before the inputs
@@ -395,12 +394,9 @@ class Hive4Hold:
 
     def __init__(self, fence: Hive4Fence, request: CompactionRequest, *, taken_at: float) -> None:
         """Hold nothing yet. `taken_at` is no later than the server's start of the request, by the clock here."""
-        self.request = request
+        super().__init__(fence.requests.services, request, nowhere(request))
         self._fence = fence
-        self._services = fence.requests.services
         self._hms = fence.requests.hms
-        self._claimed = ClaimedPlace(self._services, request, nowhere(request))
-        self.assert_claimed, self.leave_claim = self._claimed.assert_claimed, self._claimed.leave
         self._taken_at = taken_at
         self._held_since = self._services.clock()
         self._txn: CompactionTransaction | None = None
@@ -408,16 +404,6 @@ class Hive4Hold:
         """The request is marked as compacted, or may be: the answer may have been lost."""
         self._outcome_unknown = False
         """It is not known whether the transaction has committed."""
-
-    @property
-    def target(self) -> Target:
-        """The place, once it is held."""
-        return self._claimed.target
-
-    @property
-    def claim(self) -> Claim:
-        """The claim on the place; ConflictError before `begin`."""
-        return self._claimed.claim
 
     @property
     def _transaction(self) -> CompactionTransaction:
@@ -450,8 +436,8 @@ class Hive4Hold:
         # our own transaction is among the open ones, as it has to be: see HIVE-29567
         txns = self._hms.open_txns(exclude_readers=True).without(txn.txn_id)
         place = self._fence.requests.catalog.place(request, txns)
-        self._claimed.target = replace(place, interpretation=replace(place.interpretation, visibility_txn=txn.txn_id))
-        self._claimed.begin()
+        self.target = replace(place, interpretation=replace(place.interpretation, visibility_txn=txn.txn_id))
+        super().begin()
         stated = place.interpretation.write_ids
         assert stated is not None
         assert stated.single is not None
@@ -535,7 +521,7 @@ class Hive4Hold:
         `published` checks the request: renamed results are invisible before the commit.
         """
         self._transaction.assert_alive()
-        self._claimed.assert_mine()
+        super().assert_mine()
         limit = self._services.settings.integer("hive.compactor.worker.timeout") / 1000
         if self._services.clock() - self._taken_at > 0.9 * limit:
             raise RetryError(
@@ -543,12 +529,8 @@ class Hive4Hold:
                 f"hive.compactor.worker.timeout ({limit:g} s), after which the request is given to another worker"
             )
 
-    def exclusive(self) -> AbstractContextManager[object]:
-        """Do nothing: no reader sees anything before the commit."""
-        return nullcontext()
-
     def publishing(self, publication: Publication) -> AbstractContextManager[object]:
-        """Do nothing, as `exclusive`."""
+        """Do nothing: no reader sees anything before the commit."""
         del publication
         return nullcontext()
 
@@ -652,4 +634,4 @@ class Hive4Hold:
             if self._txn is not None and not self._outcome_unknown:
                 self._txn.abort()
         finally:
-            self._claimed.close()
+            super().close()

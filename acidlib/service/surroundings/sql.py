@@ -264,7 +264,7 @@ class SqlRequests:
 
     def purge_history(self) -> None:
         """Delete the rows of the history that the settings do not keep; a metastore purges its own."""
-        if self.queue.schema_version is None:
+        if self.scope.by_location or self.queue.schema_version is None:
             self.queue.purge_history(history_retention(self.services.settings), self.services.now_ms())
 
 
@@ -344,7 +344,7 @@ class FencedPlace(Hold, Protocol):
     def assert_claimed(self) -> None:
         """Raise ConflictError if the claim was lost; do nothing before `begin`."""
 
-    def leave(self) -> None:
+    def leave_claim(self) -> None:
         """Let the claim go stale, without asking a file system that does not answer."""
 
     def publishing(self, publication: Publication) -> AbstractContextManager[object]:
@@ -375,7 +375,7 @@ class SqlHold:
         self._inputs: str | None = None
         self._noted_unverified = bool(place.request.facts.unverified)
         self._lifts_quarantine = False
-        self.begin, self.close, self.leave_claim = place.begin, place.close, place.leave
+        self.begin, self.close, self.leave_claim = place.begin, place.close, place.leave_claim
         self.exclusive, self.publishing = place.exclusive, place.publishing
         self.assert_claimed, self.update_statistics = place.assert_claimed, place.update_statistics
 

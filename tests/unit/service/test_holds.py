@@ -26,7 +26,7 @@ from acidlib.model.results import Outcome
 from acidlib.model.tables import TableRef
 from acidlib.service.ports import CompactionHold, nowhere
 from acidlib.service.services import Services
-from acidlib.service.surroundings.hive3 import hive3
+from acidlib.service.surroundings.hive3 import Hive3Tables, hive3
 from acidlib.service.surroundings.hive4 import hive4
 from acidlib.stores.store import CLAIM
 
@@ -107,7 +107,7 @@ def hold(services: Services, hms: Metastore) -> Iterator[CompactionHold]:
         if hms.calls is Generation.HIVE4:
             yield hive4(services, given, beats).fence.hold(ROW, nowhere(ROW))
         else:
-            yield hive3(services, NOTHING, given, beats, name="m").fence.hold(ROW, nowhere(ROW))
+            yield hive3(Hive3Tables(services, NOTHING, given, beats, name="m")).fence.hold(ROW, nowhere(ROW))
 
 
 HIVE3 = pytest.mark.parametrize("server", [Generation.HIVE3], indirect=True)
