@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from acidlib.report.progress import Step
     from acidlib.report.run import Cleanings, Compactions, Decisions, Plan
     from acidlib.report.values import Result
-    from acidlib.service.snapshot import Snapshot
+    from acidlib.runs.snapshot import Snapshot
 
 __all__ = [
     "AcidError",
@@ -78,7 +78,7 @@ _LAKES = dict.fromkeys(("connect", "directory", "register", "warehouse"), "acidl
 _VERBS = dict.fromkeys(("CompactionOptions", "Lake", "LakeOptions", "Table"), "acidlib.api.lake")
 _OTHERS = {
     "Result": "acidlib.report.values",
-    "Snapshot": "acidlib.service.snapshot",
+    "Snapshot": "acidlib.runs.snapshot",
     "Step": "acidlib.report.progress",
 }
 _JOBS = dict.fromkeys(("CompactionJob", "CompactionPlan", "CompactionTask", "TaskResult"), "acidlib.api.compaction")

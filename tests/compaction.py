@@ -13,19 +13,19 @@ from located import at
 from acidlib.acid.names import Generation, Names, Reader
 from acidlib.acid.write_ids import ValidWriteIdList
 from acidlib.config.settings import Layer, Settings, default_settings
+from acidlib.execute.schedule import Steps
+from acidlib.execute.services import Task, attempt
+from acidlib.execute.tasks import AnyUnit, run_unit_task
 from acidlib.location import Location
 from acidlib.memory import DEFAULT_MEMORY, Memory
 from acidlib.model.requests import CompactionType
 from acidlib.model.tables import TableRef
 from acidlib.model.units import ColumnMatching, DataFile, FileForm, JoinUnit, JoinWay, RewriteSettings, Unit, UnitResult
+from acidlib.places.place import CASE_SENSITIVE, FULL, POSITIONAL, Interpretation, ListedPlace, Target
 from acidlib.planning.inputs import CompactionInputs, Publication, Refusal
 from acidlib.planning.stated_write_ids import StatedWriteIds
 from acidlib.rewrite.join import run_join
-from acidlib.service.places import CASE_SENSITIVE, FULL, POSITIONAL, Interpretation, ListedPlace, Target
-from acidlib.service.plan import PlacePlan, collect_results, dealt_out, facts_of, plan_compaction, prepare
-from acidlib.service.schedule import Steps
-from acidlib.service.services import Task, attempt
-from acidlib.service.tasks import AnyUnit, run_unit_task
+from acidlib.runs.plan import PlacePlan, collect_results, dealt_out, facts_of, plan_compaction, prepare
 from acidlib.stores.listing import list_location
 from acidlib.stores.renaming.local import LocalDataFiles
 from acidlib.stores.stores import Stores

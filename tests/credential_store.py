@@ -9,7 +9,7 @@ import pytest
 from pyspark import SparkContext
 from servers.java import SMALL
 
-from acidlib.service.spark import hadoop_in_jvm
+from acidlib.execute.spark import hadoop_in_jvm
 
 PROVIDERS = "hadoop.security.credential.provider.path"
 

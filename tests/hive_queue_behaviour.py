@@ -12,9 +12,9 @@ from acidlib.config.settings import default_settings
 from acidlib.errors import ConflictError, CorruptError, RefusedError, RetryError
 from acidlib.model.requests import CompactionRequest, CompactionType, RequestFacts, State, format_map, split_properties
 from acidlib.model.tables import TableRef
+from acidlib.ports.sql import history_retention
 from acidlib.queue.sql import SqlQueue
 from acidlib.queue.tables import ERROR
-from acidlib.service.surroundings.sql import history_retention
 
 MAJOR, MINOR = CompactionType.MAJOR, CompactionType.MINOR
 DAY_MS = 86_400_000

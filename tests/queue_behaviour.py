@@ -11,8 +11,8 @@ from acidlib.config.settings import default_settings
 from acidlib.errors import ConflictError, RefusedError
 from acidlib.model.requests import CompactionRequest, CompactionType, RequestFacts, State
 from acidlib.model.tables import TableRef
+from acidlib.ports.sql import history_retention
 from acidlib.queue.sql import SqlQueue
-from acidlib.service.surroundings.sql import history_retention
 
 MAJOR, MINOR = CompactionType.MAJOR, CompactionType.MINOR
 DAY_MS = 86_400_000

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from acidlib.service.services import Application, Task, attempt
+from acidlib.execute.services import Application, Task, attempt
 
 
 class LocalRunner:

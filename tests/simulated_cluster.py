@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from acidlib.execute.schedule import MAX_JOBS, THREADS, DriverThreads, Scheduler, run_tasks
+from acidlib.execute.services import Task, returned_by
 from acidlib.model.units import MEBIBYTE
 from acidlib.planning.units import MAX_PARTS, part_bytes_on
-from acidlib.service.plan import JOINING, PLANNING
-from acidlib.service.run import places_in_flight
-from acidlib.service.schedule import MAX_JOBS, THREADS, DriverThreads, Scheduler, run_tasks
-from acidlib.service.services import Task, returned_by
+from acidlib.runs.compactions import places_in_flight
+from acidlib.runs.plan import JOINING, PLANNING
 from acidlib.waiting import Piece
 
 
@@ -131,7 +131,7 @@ class _Machine:
             self.next_thing()
         self.now = max(self.now, until)
 
-    # --- the executors: see acidlib.service.services.Runner ---------------------------------------------------------
+    # --- the executors: see acidlib.execute.services.Runner ---------------------------------------------------------
 
     def start(self) -> None:
         """It is here."""
@@ -191,7 +191,7 @@ class _Pool:
 
 
 class _VirtualThreads(DriverThreads):
-    """See acidlib.service.schedule.DriverThreads."""
+    """See acidlib.execute.schedule.DriverThreads."""
 
     def __init__(self, machine: _Machine) -> None:
         self._machine = machine

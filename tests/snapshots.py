@@ -19,8 +19,8 @@ from acidlib.acid.write_ids import ValidWriteIdList, all_committed
 from acidlib.model.requests import CompactionType
 from acidlib.model.units import ColumnMatching
 from acidlib.planning.inputs import directories_read
+from acidlib.runs.plan import with_logical_lengths
 from acidlib.scan.splits import Scan, Split, place_splits
-from acidlib.service.plan import with_logical_lengths
 from acidlib.stores.listing import list_location
 from acidlib.stores.stores import Stores
 

@@ -15,11 +15,11 @@ from acidlib.acid.names import Generation, Names
 from acidlib.errors import RefusedError, UsageError
 from acidlib.location import Location
 from acidlib.model.tables import pattern_globs
+from acidlib.places.place import FULL, INSERT_ONLY, Interpretation, stated_reader
+from acidlib.places.selection import Selection
 from acidlib.planning.stated_write_ids import StatedWriteIds, stated_write_ids
-from acidlib.service.environment import Environment
-from acidlib.service.machine import Machine, stores_of
-from acidlib.service.places import FULL, INSERT_ONLY, Interpretation, stated_reader
-from acidlib.service.selection import Selection
+from acidlib.runs.environment import Environment
+from acidlib.runs.machine import Machine, stores_of
 from acidlib.stores.filesystem import as_acid_error
 from acidlib.wording import parse_duration, parse_size
 

@@ -13,12 +13,12 @@ from typing import Any, Literal
 from acidlib.api.arguments import in_python
 from acidlib.config.settings import Settings
 from acidlib.errors import AcidError
+from acidlib.execute.in_process import open_runner
+from acidlib.execute.services import Runner
+from acidlib.execute.stopping import STOPPING
 from acidlib.report.notebook import NotebookBar, notebook_display
 from acidlib.report.progress import CalledProgress, LogLines, Progress, Step, TerminalProgress
-from acidlib.service.in_process import open_runner
-from acidlib.service.machine import Machine, Run
-from acidlib.service.services import Runner
-from acidlib.service.stopping import STOPPING
+from acidlib.runs.machine import Machine, Run
 
 Shown = Callable[[Step], object] | Literal[False] | None
 """What shows progress: a callback that gets each `Step`, False for nothing but warnings, in a log; None for a bar."""
@@ -50,7 +50,7 @@ class Caller:
         """
         if spark is None:
             return self.machine
-        from acidlib.service.spark import hadoop_in_session, session_options
+        from acidlib.execute.spark import hadoop_in_session, session_options
 
         options = session_options(spark)
         return replace(self.machine, spark_options=lambda: options, jvm=partial(hadoop_in_session, spark))

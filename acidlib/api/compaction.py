@@ -10,9 +10,9 @@ from types import TracebackType
 from typing import Any, Self
 
 from acidlib.errors import AcidError, UsageError
+from acidlib.execute.schedule import HandedOut
+from acidlib.execute.services import Task, attempt
 from acidlib.report.run import Compactions
-from acidlib.service.schedule import HandedOut
-from acidlib.service.services import Task, attempt
 from acidlib.wording import plural
 
 

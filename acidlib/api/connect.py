@@ -14,14 +14,14 @@ from acidlib.api.arguments import Directories
 from acidlib.api.caller import Caller
 from acidlib.api.lake import Lake, Table
 from acidlib.errors import RefusedError, UsageError
-from acidlib.service.environment import Environment, read_environment, stated_uris
-from acidlib.service.machine import Machine
+from acidlib.runs.environment import Environment, read_environment, stated_uris
+from acidlib.runs.machine import Machine
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from acidlib.service.snapshot import Snapshot
-    from acidlib.service.spark_source_options import SourceOptions
+    from acidlib.runs.snapshot import Snapshot
+    from acidlib.spark.source_options import SourceOptions
 
 QUEUE_VARIABLE = "ACIDLIB_QUEUE_URL"
 
@@ -196,7 +196,7 @@ def register(spark: SparkSession) -> None:
     Raises RefusedError for PySpark 3, and for a session that cannot run tasks or whose executors do not have this
     package.
     """
-    from acidlib.service.spark_source import register as register_source
+    from acidlib.spark.source import register as register_source
 
     register_source(spark, partial(_opened, spark))
 

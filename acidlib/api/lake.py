@@ -1,6 +1,6 @@
 """The verbs: the tables of a metastore or of directories, and each job of the command line as a method.
 
-Each verb checks its arguments, opens what it needs, has a service do the work, and returns a frozen value. It imports
+Each verb checks its arguments, opens what it needs, has a run do the work, and returns a frozen value. It imports
 the modules of its work below `checked()`, so that the command line checks words in a moment.
 """
 
@@ -39,6 +39,9 @@ from acidlib.api.arguments import (
 from acidlib.api.caller import Caller, Shown
 from acidlib.config.settings import Layer
 from acidlib.errors import UsageError
+from acidlib.execute.services import Runner, Services, returned_by
+from acidlib.execute.spark_driver import stated_spark_options
+from acidlib.execute.stopping import told_when_stopped
 from acidlib.location import Location
 from acidlib.masking import masked
 from acidlib.model.requests import CompactionRequest, CompactionType, State
@@ -56,19 +59,16 @@ from acidlib.model.results import (
 )
 from acidlib.model.tables import TableRef
 from acidlib.model.units import MAX_BUCKET, RewriteSettings
+from acidlib.places.place import Interpretation
+from acidlib.places.selection import CleanerOptions, Selection
 from acidlib.planning.results import parse_verify_share
 from acidlib.report.answers import Cancellations, Checks, Places, Requests, Status, Undo
 from acidlib.report.progress import ERROR
 from acidlib.report.run import Cleanings, Compactions, Decisions, Plan, RunReport
 from acidlib.report.show import UNDONE, shown_blocker, shown_request, state_of
-from acidlib.service.environment import Environment
-from acidlib.service.machine import Run, open_services, stores_of
-from acidlib.service.places import Interpretation
-from acidlib.service.run_queue import CompactionRun, Order
-from acidlib.service.selection import CleanerOptions, Selection
-from acidlib.service.services import Runner, Services, returned_by
-from acidlib.service.spark_driver import stated_spark_options
-from acidlib.service.stopping import told_when_stopped
+from acidlib.runs.environment import Environment
+from acidlib.runs.machine import Run, open_services, stores_of
+from acidlib.runs.run_queue import CompactionRun, Order
 from acidlib.stores.discover import named_at
 from acidlib.version import __version__
 
@@ -77,8 +77,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from acidlib.api.compaction import CompactionJob
-    from acidlib.service.schedule import HandedOut
-    from acidlib.service.snapshot import Snapshot
+    from acidlib.execute.schedule import HandedOut
+    from acidlib.runs.snapshot import Snapshot
 
 KINDS = {
     "major": CompactionType.MAJOR,
@@ -324,8 +324,8 @@ class Lake:
                 rewrite=RewriteSettings(part_bytes=settings.integer("acidlib.part.bytes")),
             )
             self._caller.checked()
-            from acidlib.service.open import open_backend
-            from acidlib.service.run import compactions
+            from acidlib.runs.compactions import compactions
+            from acidlib.runs.open import open_backend
             from acidlib.verify.files import require_reader
 
             if share is not None:
@@ -375,8 +375,8 @@ class Lake:
                 everything=True, tables=tables, partitions=partitions, exclude=exclude, idle=idle, if_exists=if_exists
             )
             self._caller.checked()
-            from acidlib.service.initiate import run_initiator
-            from acidlib.service.open import open_backend
+            from acidlib.runs.initiate import run_initiator
+            from acidlib.runs.open import open_backend
 
             about = selection.location or selection.warehouse or ""
             report = RunReport(Decisions)
@@ -434,8 +434,8 @@ class Lake:
                 trash=trash,
             )
             self._caller.checked()
-            from acidlib.service.clean import run_cleaner
-            from acidlib.service.open import open_cleaning
+            from acidlib.runs.clean import run_cleaner
+            from acidlib.runs.open import open_cleaning
 
             report = RunReport(Cleanings)
             with call.services(environment, about="cleaner") as services:
@@ -485,8 +485,8 @@ class Lake:
                 raise UsageError("--orphans needs --metastore-uri, --warehouse or --location")
             idle = None if older_than is None else seconds_of(older_than, name="older-than")
             self._caller.checked()
-            from acidlib.service.open import open_backend
-            from acidlib.service.orphans import DEFAULT_ORPHAN_SECONDS, run_orphans
+            from acidlib.runs.open import open_backend
+            from acidlib.runs.orphans import DEFAULT_ORPHAN_SECONDS, run_orphans
 
             remove = delete or (trash and not dry_run)
             report = RunReport(Cleanings)
@@ -539,8 +539,8 @@ class Lake:
                 raise UsageError("--nobody-reads is for directories without a metastore, which knows this itself")
             count_of(request, name="request", least=1)
             self._caller.checked()
-            from acidlib.service import undo as service
-            from acidlib.service.open import open_undoing
+            from acidlib.runs import undo as service
+            from acidlib.runs.open import open_undoing
 
             with (
                 call.services(environment) as services,
@@ -566,7 +566,7 @@ class Lake:
             for request in requests:
                 count_of(request, name="request", least=1)
             self._caller.checked()
-            from acidlib.service import cancel as service
+            from acidlib.runs import cancel as service
 
             now_ms = int(self._caller.machine.clock() * 1000)
             results = service.cancel(self._environment, requests, now_ms=now_ms, dry_run=dry_run)
@@ -597,7 +597,7 @@ class Lake:
             if blockers and not environment.metastore:
                 raise UsageError("--blockers needs a metastore: without it readers are not known")
             self._caller.checked()
-            from acidlib.service.open import open_queued
+            from acidlib.runs.open import open_queued
             from acidlib.status.look import blockers as blockers_of
 
             selection = Selection(tables=tables)
@@ -646,7 +646,7 @@ class Lake:
                 everything=True, tables=tables, partitions=partitions, exclude=exclude, idle=idle, if_exists=if_exists
             )
             self._caller.checked()
-            from acidlib.service.open import open_backend
+            from acidlib.runs.open import open_backend
             from acidlib.status.show_place import show_places
 
             with (
@@ -757,8 +757,8 @@ class Lake:
             if isinstance(columns, str):
                 raise UsageError(f"Cannot read the columns {columns!r}: give a list of names")
             self._caller.checked()
-            from acidlib.service.snapshot import location_in, open_snapshot
-            from acidlib.service.wanted import Wanted
+            from acidlib.runs.snapshot import location_in, open_snapshot
+            from acidlib.scan.wanted import Wanted
 
             stores = stores_of(environment, self._caller.machine_of(spark))
             place: TableRef | Location | None = selection.location
@@ -964,7 +964,7 @@ class Table:
         Raises as `snapshot` does, UsageError for a condition that Spark does not accept, and RefusedError for a session
         that cannot run tasks, or whose executors do not have this package.
         """
-        from acidlib.service.spark_read import held_dataframe
+        from acidlib.spark.read import held_dataframe
 
         names = columns if columns is None or isinstance(columns, str) else tuple(columns)
         opened = partial(

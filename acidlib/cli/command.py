@@ -21,15 +21,15 @@ from acidlib.api.caller import Caller, Shown
 from acidlib.cli.help import HELP_OPTIONS, HelpedCommand
 from acidlib.config.settings import Settings
 from acidlib.errors import AcidError, DefectError, RetryError, UsageError
+from acidlib.execute.spark_driver import OF_THIS_PROCESS
+from acidlib.execute.stopping import STOPPING, exit_status, write_line
 from acidlib.model.results import ErrorDescription, ErrorDocument, Head
 from acidlib.report.html import html_of, write_page
 from acidlib.report.page import error_page
 from acidlib.report.progress import ERROR, NOTE, LogFormat, LogLines, Progress, TerminalProgress
 from acidlib.report.text import json_text, one_line
 from acidlib.report.values import EXIT_NOT_DONE, Result, plain
-from acidlib.service.machine import Machine, Run
-from acidlib.service.spark_driver import OF_THIS_PROCESS
-from acidlib.service.stopping import STOPPING, exit_status, write_line
+from acidlib.runs.machine import Machine, Run
 from acidlib.version import __version__
 
 _RUN = "acidlib.run"

@@ -28,7 +28,7 @@ from acidlib.cli.options import (
 from acidlib.errors import AcidError
 from acidlib.model.units import MAX_BUCKET
 from acidlib.report.progress import WARNING
-from acidlib.service.environment import Environment
+from acidlib.runs.environment import Environment
 
 _EXAMPLES = {
     "major": "major-compact --table sales.orders --partition 'ds=2026-*' --dry-run",

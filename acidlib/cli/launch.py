@@ -26,8 +26,7 @@ from typing import IO, TYPE_CHECKING, NoReturn
 
 from acidlib.config.files import CHECKOUT, conf_file
 from acidlib.errors import RefusedError, RetryError, UsageError
-from acidlib.masking import masked
-from acidlib.service.spark_driver import (
+from acidlib.execute.spark_driver import (
     DRIVER_PYTHON,
     ENVIRONMENT,
     PYTHON,
@@ -40,7 +39,8 @@ from acidlib.service.spark_driver import (
     spark_home,
     without_secrets,
 )
-from acidlib.service.stopping import SIGNALS, exit_status
+from acidlib.execute.stopping import SIGNALS, exit_status
+from acidlib.masking import masked
 
 if TYPE_CHECKING:
     import click
@@ -155,7 +155,7 @@ def queue_of_yarn(spark: SparkOptions, words: Sequence[str]) -> str:
     """
     if not (spark.master.startswith("yarn") and spark.driver_is_placed) or spark.property(YARN_QUEUE):
         return ""
-    from acidlib.service.environment import read_settings  # slow to import
+    from acidlib.runs.environment import read_settings  # slow to import
 
     return read_settings(assignments(words), is_placed=False).text("hive.compactor.job.queue")
 

@@ -35,8 +35,7 @@ from acidlib.cli.launch import (
 )
 from acidlib.config.files import CHECKOUT
 from acidlib.errors import AcidError, RefusedError, UsageError
-from acidlib.masking import MASK, masked
-from acidlib.service.spark_driver import (
+from acidlib.execute.spark_driver import (
     DEPLOY_MODE,
     KEYTAB,
     OPTIONS,
@@ -46,6 +45,7 @@ from acidlib.service.spark_driver import (
     spark_options,
     split_words,
 )
+from acidlib.masking import MASK, masked
 from acidlib.version import __version__
 
 ENTRY = Path(__file__).resolve().parent / "entry" / "acidlib_job.py"
@@ -271,8 +271,8 @@ def _check_words(job: Job, name: str, words: Sequence[str], spark: SparkOptions)
     this process. Raises `RefusedError` for a driver whose queue would be a file on a machine that Spark chooses.
     """
     from acidlib.cli.command import JobCommand
-    from acidlib.service.environment import QUEUE_IN_A_FILE
-    from acidlib.service.machine import Machine
+    from acidlib.runs.environment import QUEUE_IN_A_FILE
+    from acidlib.runs.machine import Machine
 
     command = job.load()
     if not isinstance(command, JobCommand):

@@ -16,7 +16,7 @@ from acidlib.api.lake import Lake
 from acidlib.cli.command import CommandLine, Output, current_machine, flag
 from acidlib.report.html import require_libraries, require_writable
 from acidlib.report.progress import LogFormat
-from acidlib.service.environment import Environment
+from acidlib.runs.environment import Environment
 from acidlib.wording import parse_duration, parse_size
 
 _Command = Callable[..., Any]

@@ -29,24 +29,24 @@ from acidlib.cli.launch import job_named
 from acidlib.config.files import CHECKOUT
 from acidlib.config.settings import load_settings
 from acidlib.errors import CorruptError
+from acidlib.execute.services import Services
 from acidlib.location import local_location
 from acidlib.model.requests import CompactionType
 from acidlib.model.results import CleaningResult, CompactionResult, InitiatorResult, Outcome
 from acidlib.model.units import RewriteSettings
+from acidlib.places.place import Interpretation
+from acidlib.places.selection import CleanerOptions, Selection
 from acidlib.planning.stated_write_ids import stated_write_ids
 from acidlib.queue.sql import SqlQueue
 from acidlib.report.progress import TerminalProgress
 from acidlib.report.show import NOTHING, shown_request
-from acidlib.service.clean import run_cleaner
-from acidlib.service.environment import Environment
-from acidlib.service.initiate import run_initiator
-from acidlib.service.machine import open_services
-from acidlib.service.open import open_backend, open_cleaning
-from acidlib.service.places import Interpretation
-from acidlib.service.run import run_compaction
-from acidlib.service.run_queue import CompactionRun
-from acidlib.service.selection import CleanerOptions, Selection
-from acidlib.service.services import Services
+from acidlib.runs.clean import run_cleaner
+from acidlib.runs.compactions import run_compaction
+from acidlib.runs.environment import Environment
+from acidlib.runs.initiate import run_initiator
+from acidlib.runs.machine import open_services
+from acidlib.runs.open import open_backend, open_cleaning
+from acidlib.runs.run_queue import CompactionRun
 from acidlib.wording import human_bytes, plural
 
 THRESHOLD = "hive.compactor.delta.num.threshold=1"

@@ -148,7 +148,7 @@ class RequestFacts:
                     3.1); the empty name stands for a publication without a directory
     table_id        identity of the table and place of the evidence
     first_seen      by directory, epoch seconds at which the cleaner first saw it (without a metastore)
-    files           the fingerprint of the place of a request that was not carried out, see `service.attempts`
+    files           the fingerprint of the place of a request that was not carried out, see `places.attempts`
     conflict        that request ended by a conflict, which says nothing of the place
     unverified      the directories that readers see of a result that is still to be verified; empty where they see
                     none, and once it is verified

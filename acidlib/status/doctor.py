@@ -20,15 +20,15 @@ from pathlib import Path
 import acidlib
 from acidlib.acid.names import Calls, Generation, Reader
 from acidlib.errors import AcidError, ConflictError, RefusedError, RetryError
+from acidlib.execute.executors import LOOKS, difference_of, has_compiled_kernels, look_around
+from acidlib.execute.services import Runner, Task, value_or_raise
 from acidlib.location import S3, Location
 from acidlib.metastore.hms import Hms
 from acidlib.metastore.transactions import TxnType
 from acidlib.model.results import Check
 from acidlib.model.results import CheckState as State
-from acidlib.service.environment import Environment
-from acidlib.service.executors import LOOKS, difference_of, has_compiled_kernels, look_around
-from acidlib.service.open import connect, open_queue
-from acidlib.service.services import Runner, Task, value_or_raise
+from acidlib.runs.environment import Environment
+from acidlib.runs.open import connect, open_queue
 from acidlib.stores.stores import Stores
 
 WAREHOUSE = "metastore.warehouse.dir"

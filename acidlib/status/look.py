@@ -12,12 +12,18 @@ from dataclasses import replace
 from acidlib.acid.names import Generation
 from acidlib.config.settings import Settings
 from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError
+from acidlib.execute.in_threads import in_threads
+from acidlib.execute.services import Services, step_seconds
 from acidlib.location import Location
 from acidlib.metastore.hms import Hms
 from acidlib.metastore.transactions import OpenTxn
 from acidlib.model.requests import CompactionRequest, State
 from acidlib.model.status import CleaningBlocker, Finding, FindingKind, PlaceFigures, StatusDocument, Transaction
 from acidlib.model.tables import TableRef
+from acidlib.places.attempts import COUNTED, Attempts
+from acidlib.places.listing import ListingOutcome, Unlisted, list_in_portions
+from acidlib.places.place import Interpretation, ListedPlace, Target, stated_reader, target_of
+from acidlib.places.selection import Selection
 from acidlib.planning.health import (
     LIMITS,
     OLDEST_ROLLED_BACK,
@@ -30,21 +36,15 @@ from acidlib.planning.health import (
 )
 from acidlib.planning.initiate import ABORTS_BY_CLEANER, decide, switched_off_reason, wrong_kind_reason
 from acidlib.planning.stated_write_ids import StatedWriteIds
+from acidlib.ports.catalog import Catalog
+from acidlib.ports.directories import select_targets
+from acidlib.ports.hive3 import concerns
+from acidlib.ports.hive4_cleaning import CLEANER_ON
+from acidlib.ports.sql import is_known_dead
 from acidlib.report.show import initiator_of
-from acidlib.service.attempts import COUNTED, Attempts
-from acidlib.service.environment import Environment
-from acidlib.service.in_threads import in_threads
-from acidlib.service.initiate import refused_now
-from acidlib.service.listing import ListingOutcome, Unlisted, list_in_portions
-from acidlib.service.open import Queued, metastore_database, open_queued, txn_timeout_seconds
-from acidlib.service.places import Interpretation, ListedPlace, Target, stated_reader, target_of
-from acidlib.service.selection import Selection
-from acidlib.service.services import Services, step_seconds
-from acidlib.service.surroundings.catalog import Catalog
-from acidlib.service.surroundings.directories import select_targets
-from acidlib.service.surroundings.hive3 import concerns
-from acidlib.service.surroundings.hive4_cleaning import CLEANER_ON
-from acidlib.service.surroundings.sql import is_known_dead
+from acidlib.runs.environment import Environment
+from acidlib.runs.initiate import refused_now
+from acidlib.runs.open import Queued, metastore_database, open_queued, txn_timeout_seconds
 from acidlib.stores.store import OUT_OF_SIGHT, STAGING_PREFIX
 
 _QUEUED = (State.INITIATED, State.WORKING, State.READY_FOR_CLEANING)

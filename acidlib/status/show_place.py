@@ -10,15 +10,15 @@ from functools import partial
 from acidlib.acid.names import LONG_MAX, may_have_side_files, parse_directory, side_file_name
 from acidlib.acid.state import PlacePart, ReaderRole, acid_state, place_parts
 from acidlib.errors import AcidError, OverMemoryError, RefusedError, known_error
+from acidlib.execute.in_threads import in_threads
+from acidlib.execute.services import Services, step_seconds
 from acidlib.memory import DRIVER_MEMORY
 from acidlib.model.results import PlacesDocument, PlaceTotals, ShownPart, ShownPlace
 from acidlib.orc.reader import read_tail
 from acidlib.parquet.footer import read_footer
-from acidlib.service.in_threads import in_threads
-from acidlib.service.places import ListedPlace, Target
-from acidlib.service.ports import Backend
-from acidlib.service.selection import Selection
-from acidlib.service.services import Services, step_seconds
+from acidlib.places.place import ListedPlace, Target
+from acidlib.places.selection import Selection
+from acidlib.ports.backend import Backend
 from acidlib.stores.listing import flush_length, list_location
 
 _ORC, _PARQUET = b"ORC", b"PAR1"

@@ -34,7 +34,7 @@ def one_by_one(directories: Sequence[Path]) -> None:
 
 
 def out_of_sight_first(directories: Sequence[Path]) -> None:
-    """As our cleaner: see `acidlib.service.removals`."""
+    """As our cleaner: see `acidlib.places.removals`."""
     hidden = [directory.with_name(f"_acidlib_removed.x.{directory.name}") for directory in directories]
     for directory, name in zip(directories, hidden, strict=True):
         directory.rename(name)

@@ -39,13 +39,13 @@ from snapshots import schema_of, splits_of
 
 from acidlib.acid.names import Generation
 from acidlib.acid.write_ids import all_committed
+from acidlib.execute.schedule import Scheduler, Subtask, run_tasks
+from acidlib.execute.services import Task, returned_by
+from acidlib.execute.spark_frame import task_bytes
 from acidlib.model.units import ColumnMatching, DataFile, RewriteSettings, Unit
+from acidlib.runs.plan import file_task
 from acidlib.scan.read import read_splits
 from acidlib.scan.splits import Scan, packed
-from acidlib.service.plan import file_task
-from acidlib.service.schedule import Scheduler, Subtask, run_tasks
-from acidlib.service.services import Task, returned_by
-from acidlib.service.spark_frame import task_bytes
 from acidlib.stores.renaming.local import LocalFileSystem
 from acidlib.stores.renaming.store import RenameStore, try_to_remove_staging
 from acidlib.stores.stores import Stores

@@ -16,7 +16,7 @@ import click
 from servers.s3 import S3Server
 from servers.s3_proxy import Relay
 
-from acidlib.service.in_threads import in_threads
+from acidlib.execute.in_threads import in_threads
 from acidlib.stores.discover import discover_location
 from acidlib.stores.listing import list_location
 from acidlib.stores.stores import Stores

@@ -22,10 +22,10 @@ import click
 from located import at
 
 from acidlib.cli.options import size
+from acidlib.execute.schedule import Scheduler, Subtask, run_tasks
+from acidlib.execute.services import Application, Task, attempt, returned_by
 from acidlib.model.units import Unit
-from acidlib.service.plan import file_task
-from acidlib.service.schedule import Scheduler, Subtask, run_tasks
-from acidlib.service.services import Application, Task, attempt, returned_by
+from acidlib.runs.plan import file_task
 from acidlib.stores.renaming.local import LocalFileSystem
 from acidlib.stores.renaming.store import RenameStore, try_to_remove_staging
 from acidlib.stores.stores import Stores
@@ -37,7 +37,7 @@ def _attempts(batch: Sequence[Task]) -> list[Any]:
 
 
 class _Processes:
-    """Runs batches in a pool of so many processes; see acidlib.service.services.Runner."""
+    """Runs batches in a pool of so many processes; see acidlib.execute.services.Runner."""
 
     application = Application()
 

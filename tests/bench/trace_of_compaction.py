@@ -42,7 +42,7 @@ OUTSIDE = ("posix", "_sqlite3")
 """Modules whose calls leave this process."""
 LEFT_OUT = (
     *("api/", "cli/", "config/", "report/", "processes.py"),
-    *("service/environment.py", "service/machine.py", "service/open.py", "service/spark", "service/stopping.py"),
+    *("runs/environment.py", "runs/machine.py", "runs/open.py", "execute/spark", "execute/stopping.py"),
     *(
         "queue/database.py",
         "queue/tables.py",

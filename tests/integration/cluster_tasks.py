@@ -15,10 +15,10 @@ from pyspark import TaskContext
 from servers.spark import is_executor
 
 from acidlib.errors import AcidError
+from acidlib.execute.tasks import AnyUnit, run_part_task, run_unit_task
 from acidlib.model.units import UnitResult
 from acidlib.points import KILL_AT, Point
 from acidlib.rewrite.bucket import BucketPlan, PartResult
-from acidlib.service.tasks import AnyUnit, run_part_task, run_unit_task
 from acidlib.stores.stores import Stores
 from integration.spark_tasks import in_the_middle
 

@@ -22,10 +22,10 @@ from servers.sql import Session
 from store_tables import StoreTables
 
 from acidlib.acid.names import Generation
+from acidlib.execute.spark import SparkRunner
 from acidlib.metastore.hms import connect
 from acidlib.metastore.options import ConnectionOptions, KerberosLogin, Protection
 from acidlib.metastore.transactions import TxnType
-from acidlib.service.spark import SparkRunner
 from integration.harness import AROUND, Jobs, use_runner
 from integration.hive3_site import METASTORES, OWN, Site, site
 from integration.hive4_jobs import Service

@@ -11,7 +11,7 @@ from acidlib.cli.launch import begin  # noqa: E402
 begin()
 
 from acidlib.cli.jobs import major_compact  # noqa: E402
-from acidlib.service import plan as units  # noqa: E402 - the path has to be set first
+from acidlib.runs import plan as units  # noqa: E402 - the path has to be set first
 from integration.spark_tasks import never_done  # noqa: E402
 
 units.run_unit_task = never_done

@@ -29,13 +29,13 @@ from runners import LocalRunner
 from servers.java import SMALL
 
 from acidlib.cli import jobs
+from acidlib.execute.services import Runner
+from acidlib.execute.spark import SparkRunner, hadoop_in_jvm
+from acidlib.execute.spark_driver import SparkOptions
 from acidlib.metastore.options import KerberosLogin
 from acidlib.queue.sql import SqlQueue
-from acidlib.service import plan
-from acidlib.service.machine import Machine
-from acidlib.service.services import Runner
-from acidlib.service.spark import SparkRunner, hadoop_in_jvm
-from acidlib.service.spark_driver import SparkOptions
+from acidlib.runs import plan
+from acidlib.runs.machine import Machine
 from acidlib.stores.renaming.store import RenameStage, RenameStore
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ SMALL_CONF = {
 @contextmanager
 def spark_context(conf: Mapping[str, str]) -> Iterator[SparkRunner]:
     """A Spark context whose tasks find the modules of the tests."""
-    fixed = {**SMALL_CONF, "spark.python.daemon.module": "acidlib.service.spark_daemon"}
+    fixed = {**SMALL_CONF, "spark.python.daemon.module": "acidlib.execute.spark_daemon"}
     with _around_spark(), SparkRunner(name="acidlib-tests", conf={**fixed, **conf}) as found:
         yield found
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pyspark import SparkContext
 
 from acidlib.errors import AcidError
-from acidlib.service.spark import hadoop_in_jvm
+from acidlib.execute.spark import hadoop_in_jvm
 from acidlib.stores.hadoop import DelegationTokens, HandedTokens
 from acidlib.stores.stores import Stores
 

@@ -15,9 +15,9 @@ from typing import Any
 
 import acidlib
 from acidlib.errors import AcidError
-from acidlib.service import plan
-from acidlib.service.task_processes import TaskProcesses
-from acidlib.service.tasks import run_unit_task
+from acidlib.execute.task_processes import TaskProcesses
+from acidlib.execute.tasks import run_unit_task
+from acidlib.runs import plan
 
 TASK_SECONDS = 300.0
 """How long a task takes that an interrupt ends."""

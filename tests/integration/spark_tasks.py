@@ -16,10 +16,10 @@ from pathlib import Path
 from pyspark import TaskContext
 
 from acidlib.errors import RetryError
+from acidlib.execute.tasks import AnyUnit, run_unit_task
 from acidlib.model.units import UnitResult
 from acidlib.points import Point
 from acidlib.rewrite import bucket
-from acidlib.service.tasks import AnyUnit, run_unit_task
 from acidlib.stores.stores import Stores
 from acidlib.waiting import asking
 

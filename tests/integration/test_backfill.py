@@ -17,9 +17,9 @@ from long_runs import amount
 from acidlib.errors import RetryError
 from acidlib.model.requests import CompactionRequest, CompactionType, RequestFacts
 from acidlib.model.tables import TableRef
+from acidlib.places import listing as selection
 from acidlib.points import Point
-from acidlib.service import listing as selection
-from acidlib.service import run_queue as turns
+from acidlib.runs import run_queue as turns
 from acidlib.stores.renaming.claims import claim
 from acidlib.stores.renaming.local import LocalFileSystem
 from acidlib.stores.store import PUBLISH_RECORD, Claim

@@ -16,8 +16,8 @@ from judges import merge, tables
 from judges.values import open_orc
 from mounts import unmount
 
-from acidlib.service import compact, plan
-from acidlib.service.environment import QUEUE_IN_A_FILE
+from acidlib.runs import compact, plan
+from acidlib.runs.environment import QUEUE_IN_A_FILE
 from acidlib.stores.renaming.store import RenameStage, RenameStore
 from integration.children import without_rights
 from integration.harness import AROUND, COMMANDS, IN_PROCESS, Jobs, added, fixture, names, tree
@@ -614,7 +614,7 @@ def test_an_interrupt_before_any_place_is_begun(jobs: Jobs, crud: Path, monkeypa
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("acidlib.service.surroundings.sql.SqlRequests.recover", interrupted)
+    monkeypatch.setattr("acidlib.ports.sql.SqlRequests.recover", interrupted)
     ran = jobs("major_compact", *NAMED, crud)
     assert (ran.status, ran.error["kind"]) == (130, "interrupted")
     told = "interrupted by SIGINT: what was done stays, everything else is as it was"

@@ -17,9 +17,9 @@ from located import at
 from acidlib.location import Location
 from acidlib.model.requests import CompactionRequest, CompactionType, RequestFacts
 from acidlib.model.tables import TableRef
+from acidlib.places.removals import DeleteRateLimiter
 from acidlib.queue.sql import SqlQueue
-from acidlib.service import clean as cleaner
-from acidlib.service.removals import DeleteRateLimiter
+from acidlib.runs import clean as cleaner
 from acidlib.wording import human_bytes
 from integration.children import without_rights
 from integration.harness import Jobs, Ran, at_time, fixture, names, tree, visible
@@ -293,7 +293,7 @@ def test_a_queue_that_is_full_does_not_stop_the_others(
 ) -> None:
     """It keeps one failure from being noted, or one request from its end, whose table was re-created."""
     from acidlib.errors import RetryError
-    from acidlib.service.surroundings.directories import DirectoryCleaning
+    from acidlib.ports.directories import DirectoryCleaning
 
     other = fixture("hive3/a_crud", tmp_path / "db.db" / "other")
     jobs.good("major_compact", "--location", other, *ALL)
@@ -318,7 +318,7 @@ def test_a_queue_that_is_lost_at_the_end_hides_nothing_that_went(
     jobs: Jobs, crud: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from acidlib.errors import RetryError
-    from acidlib.service.surroundings.directories import DirectoryCleaning
+    from acidlib.ports.directories import DirectoryCleaning
 
     def failing(cleaning: DirectoryCleaning) -> None:
         raise RetryError("Cannot read the queue: the database is gone")

@@ -12,8 +12,8 @@ import pytest
 from claim_directories import ELSEWHERE, holder_of, lay_claim
 from judges import merge
 
-from acidlib.service import plan as units
-from acidlib.service import removals
+from acidlib.places import removals
+from acidlib.runs import plan as units
 from acidlib.stores.renaming.store import RenameStage
 from integration.harness import AROUND, Jobs, fixture, names, visible
 

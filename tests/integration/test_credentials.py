@@ -15,7 +15,7 @@ from servers.s3 import S3Server
 from servers.settings import write_site
 
 from acidlib.errors import RefusedError
-from acidlib.service.spark import hadoop_in_jvm
+from acidlib.execute.spark import hadoop_in_jvm
 from acidlib.stores.hadoop import JavaSecrets
 from integration.harness import AROUND, Jobs, fixture
 from integration.keystore import keystore

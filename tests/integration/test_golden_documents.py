@@ -24,7 +24,8 @@ import pytest
 from claim_directories import lay_claim
 
 from acidlib import __version__
-from acidlib.service import environment, in_threads
+from acidlib.execute import in_threads
+from acidlib.runs import environment
 from integration.harness import Jobs, Ran, fixture
 from integration.test_verification import a_row_is_lost, unnoticed
 

@@ -22,7 +22,7 @@ from judges import merge
 from runners import ThreadRunner
 
 from acidlib.documents import ROOT
-from acidlib.service.in_process import InProcessRunner
+from acidlib.execute.in_process import InProcessRunner
 from acidlib.stores.store import CLAIM
 from acidlib.waiting import asking
 from integration import spark_tasks
@@ -125,7 +125,7 @@ def test_the_others_are_done(
 def others_are_done_where_a_task_hangs(jobs: Jobs, table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the processes of a runner: the place of that task has failed, its claim is left, its rows are as before."""
     before, rows = visible(table / BAD), merge.read(table / BAD, strict=False)
-    monkeypatch.setattr("acidlib.service.plan.run_unit_task", spark_tasks.some_hang)
+    monkeypatch.setattr("acidlib.runs.plan.run_unit_task", spark_tasks.some_hang)
     ran = jobs("major_compact", "--location", table, *RUN, *BRIEF)
     assert ran.status == 3, ran
     found = {entry["partition"]: entry for entry in ran.compactions}
@@ -170,7 +170,7 @@ def test_of_tables_the_others_are_found(jobs: Jobs, table: Path, monkeypatch: py
 
 STUCK = """
 import os, sys
-import acidlib.service.listing as listing
+import acidlib.places.listing as listing
 from acidlib.cli.jobs import initiator
 
 real = listing.list_location

@@ -28,10 +28,10 @@ from servers.metastore import Metastore
 from acidlib.acid.names import Generation
 from acidlib.metastore import holding
 from acidlib.points import Point
-from acidlib.service import plan as units
-from acidlib.service.surroundings import sql
-from acidlib.service.surroundings.hive3 import LockedPlace
-from acidlib.service.surroundings.sql import SqlHold
+from acidlib.ports import sql
+from acidlib.ports.hive3 import LockedPlace
+from acidlib.ports.sql import SqlHold
+from acidlib.runs import plan as units
 from acidlib.stores.renaming import claims
 from acidlib.stores.renaming.claims import claim
 from acidlib.stores.renaming.local import LocalFileSystem

@@ -24,7 +24,7 @@ from servers.sql import Row
 from acidlib.acid.names import Generation
 from acidlib.metastore.transactions import TxnType
 from acidlib.model.requests import CompactionRequest
-from acidlib.service.surroundings.hive4_cleaning import Hive4Cleaning
+from acidlib.ports.hive4_cleaning import Hive4Cleaning
 from integration.conftest import started
 from integration.harness import Jobs
 from integration.hive4_jobs import Service, only_line, wait_for

@@ -19,9 +19,9 @@ from acidlib.metastore.hms import Hms
 from acidlib.metastore.transactions import TxnType
 from acidlib.model.requests import State
 from acidlib.model.tables import TableRef
-from acidlib.service import plan
-from acidlib.service.surroundings.hive4 import Hive4Hold, Hive4Requests
-from acidlib.service.surroundings.hive4_cleaning import Hive4Cleaning
+from acidlib.ports.hive4 import Hive4Hold, Hive4Requests
+from acidlib.ports.hive4_cleaning import Hive4Cleaning
+from acidlib.runs import plan
 from acidlib.stores.stores import Stores
 from integration.harness import use_runner
 from integration.hive4_jobs import Service, only_line

@@ -140,7 +140,7 @@ def test_the_kind_tells_what_can_be_done_about_an_error(
     def fail(*_: object, **__: object) -> None:
         raise error("Cannot do it:\nthe test says so")
 
-    monkeypatch.setattr("acidlib.service.run.compactions", fail)
+    monkeypatch.setattr("acidlib.runs.compactions.compactions", fail)
     ran = jobs(job, "--location", crud, "--all-committed")
     assert (ran.status, ran.document["job"], ran.error["kind"]) == (1, job, kind)
     assert "the test says so" in ran.error["message"]

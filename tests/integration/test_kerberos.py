@@ -26,6 +26,7 @@ from servers.metastore import SERVICE, Metastore
 
 from acidlib.acid.names import Generation
 from acidlib.errors import RefusedError
+from acidlib.execute.services import Task
 from acidlib.metastore.hms import Hms, connect
 from acidlib.metastore.options import (
     ConnectionOptions,
@@ -37,7 +38,6 @@ from acidlib.metastore.options import (
 from acidlib.metastore.transactions import TxnType
 from acidlib.metastore.transport import SocketTransport
 from acidlib.model.tables import TableRef
-from acidlib.service.services import Task
 from acidlib.stores.hadoop import JavaSecrets
 from integration.conftest import KERBEROS
 from integration.harness import AROUND, ROOT, Jobs

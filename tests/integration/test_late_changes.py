@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from judges import merge, tables
 
+from acidlib.ports.sql import SqlRequests
 from acidlib.queue.sql import SqlQueue
-from acidlib.service.surroundings.sql import SqlRequests
 from acidlib.stores.renaming.store import RenameStage
 from integration.harness import Jobs, fixture, tree, visible
 

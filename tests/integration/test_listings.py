@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from judges import merge
 
-from acidlib.service.surroundings.sql import SqlRequests
+from acidlib.ports.sql import SqlRequests
 from acidlib.stores.renaming.local import LocalFileSystem
 from integration.harness import Jobs, fixture
 from integration.test_late_changes import write

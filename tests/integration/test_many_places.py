@@ -14,10 +14,10 @@ import pytest
 from runners import ThreadRunner
 
 from acidlib.errors import RetryError
+from acidlib.execute.spark import SparkEndedError
 from acidlib.points import Point
-from acidlib.service.compact import PlaceCompaction
-from acidlib.service.spark import SparkEndedError
-from acidlib.service.surroundings.sql import SqlRequests
+from acidlib.ports.sql import SqlRequests
+from acidlib.runs.compact import PlaceCompaction
 from acidlib.stores.renaming.store import RenameStage
 from integration.children import Child, killed_at, without_rights
 from integration.harness import AROUND, Jobs, at_time, names, use_runner, visible

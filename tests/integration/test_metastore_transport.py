@@ -19,11 +19,11 @@ from servers.process import free_port
 
 from acidlib.acid.names import Generation
 from acidlib.errors import RefusedError, RetryError
+from acidlib.execute.spark import hadoop_in_jvm
 from acidlib.metastore.hms import Hms, connect
 from acidlib.metastore.options import ConnectionOptions, TlsOptions, options_from_settings
 from acidlib.metastore.transactions import TxnType
 from acidlib.model.tables import TableRef
-from acidlib.service.spark import hadoop_in_jvm
 from acidlib.stores.hadoop import JavaSecrets
 from integration.keystore import keystore
 from integration.metastore_writes import FULL_ACID, NewTable, Writes

@@ -479,7 +479,7 @@ def test_a_named_run_that_has_ended_blocks_no_later_one_of_the_other_kind(
     rows = merge.read(crud)
     asked = ("--location", crud, "--all-committed")
     if how == "killed elsewhere":
-        for module in ("stores.renaming.claims", "service.surroundings.sql"):
+        for module in ("stores.renaming.claims", "ports.sql"):
             monkeypatch.setattr(f"acidlib.{module}.process_identity", lambda: "elsewhere.1.1")
     assert killed_at(Point.STAGED, lambda: jobs(KINDS[first], *asked))
     assert [row["state"] for row in jobs.shown().values()] == ["working"]
@@ -504,12 +504,12 @@ def test_a_named_run_that_is_interrupted_withdraws_what_it_queued_and_no_more(
 
     asked = ("--location", crud, "--all-committed")
     with monkeypatch.context() as patch:
-        patch.setattr("acidlib.service.plan.prepare", interrupt)
+        patch.setattr("acidlib.runs.plan.prepare", interrupt)
         assert jobs("major_compact", *asked).status == 130
         assert jobs.shown() == {}
     jobs.good("initiator", *asked, "--set", "hive.compactor.delta.num.threshold=1")
     with monkeypatch.context() as patch:
-        patch.setattr("acidlib.service.plan.prepare", interrupt)
+        patch.setattr("acidlib.runs.plan.prepare", interrupt)
         assert jobs("major_compact", *asked).status == 130
     assert [row["state"] for row in jobs.shown().values()] == ["initiated"], "the initiator has asked for it"
     assert jobs.good("major_compact").states == ["ready for cleaning"]

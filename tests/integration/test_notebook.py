@@ -92,7 +92,7 @@ def test_the_button_that_interrupts_a_kernel(kernel: tuple[Any, Any], jobs: Jobs
         f"import signal, sys; sys.path[:0] = [{str(ROOT)!r}, {str(ROOT / 'tests')!r}]\n"
         "from functools import partial\n"
         "import acidlib\n"
-        "from acidlib.service import plan\n"
+        "from acidlib.runs import plan\n"
         "from integration.program import slow\n"
         "whole, plan.run_unit_task = plan.run_unit_task, partial(slow, "
         f"{str(begun)!r}, {SECONDS})\n"

@@ -77,7 +77,7 @@ NAMED = (nothing, ("major_compact",), "compactions", "ready for cleaning")
 DRAINS = (queued, ("major_compact",), "compactions", "ready for cleaning")
 CLEANER = (compacted, ("cleaner", "--retention", "0s"), "cleanings", "succeeded")
 ORPHANS = (orphaned, ("cleaner", "--orphans", "--delete"), "cleanings", "succeeded")
-ALONE = "service.surroundings.directories"
+ALONE = "ports.directories"
 CASES = [
     *((INITIATOR, name) for name in ("service.listing:list_location", "service.places:Target.listed")),
     *((INITIATOR, name) for name in ("service.initiate:_decision_about", f"{ALONE}:Directories.decided_request")),

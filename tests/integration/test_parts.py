@@ -13,7 +13,7 @@ from judges import bloom, merge
 from judges import orc_tail as o
 
 from acidlib.errors import CorruptError
-from acidlib.service import plan as units
+from acidlib.runs import plan as units
 from integration.harness import Jobs, tree
 
 ROW = "struct<id:int,v:string>"

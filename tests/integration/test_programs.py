@@ -18,7 +18,7 @@ from judges import merge, tables
 from long_runs import amount
 
 import acidlib
-from acidlib.service import plan
+from acidlib.runs import plan
 from integration import spark_tasks
 from integration.harness import TASKS_PATH, Jobs, fixture, names, visible
 

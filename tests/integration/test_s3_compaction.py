@@ -19,7 +19,7 @@ from acidlib.model.uploads import StagedUpload
 from acidlib.planning.inputs import CompactionInputs, Publication
 from acidlib.planning.units import dealt_actions
 from acidlib.rewrite.bucket import join_parts, plan_bucket, run_part, run_unit
-from acidlib.service.plan import filled_directories
+from acidlib.runs.plan import filled_directories
 from acidlib.stores.listing import list_location
 from acidlib.stores.renaming.local import LocalFileSystem
 from acidlib.stores.s3.client import Bucket, bucket_options

@@ -17,10 +17,10 @@ from claim_directories import lay_claim
 from judges import merge
 from runners import LocalRunner
 
+from acidlib.execute.services import Task
 from acidlib.model.requests import CompactionRequest, CompactionType
 from acidlib.model.tables import TableRef
-from acidlib.service import initiate as initiator
-from acidlib.service.services import Task
+from acidlib.runs import initiate as initiator
 from integration.harness import Jobs, at_time, fixture, names, tree, use_runner, visible, within
 
 LISTS = (

@@ -24,9 +24,9 @@ from servers.sql import Session
 import acidlib
 from acidlib.acid.names import Generation
 from acidlib.metastore.transactions import LockType, TxnType
-from acidlib.service import holds
-from acidlib.service import snapshot as snapshots
-from acidlib.service.surroundings.hive4 import Hive4Hold
+from acidlib.ports.hive4 import Hive4Hold
+from acidlib.runs import snapshot as snapshots
+from acidlib.spark import holds
 from integration.conftest import started
 from integration.harness import Jobs, session_of_a_program
 from integration.hive4_jobs import Service, wait_for

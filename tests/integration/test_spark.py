@@ -13,9 +13,9 @@ import pytest
 from judges import merge
 
 from acidlib.errors import AcidError
-from acidlib.service import plan as units
-from acidlib.service.services import Task
-from acidlib.service.spark import SparkRunner
+from acidlib.execute.services import Task
+from acidlib.execute.spark import SparkRunner
+from acidlib.runs import plan as units
 from integration import spark_tasks
 from integration.harness import (
     ROOT,
@@ -130,7 +130,7 @@ def test_where_a_task_hangs_the_others_are_done(
 
 
 def test_where_nothing_goes_any_more_it_ends(runner: SparkRunner, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("acidlib.service.spark._MAX_GIVEN_UP", 1)
+    monkeypatch.setattr("acidlib.execute.spark._MAX_GIVEN_UP", 1)
     one, two, three = (Task(partial(spark_tasks.fatal, number), 0) for number in (1, 2, 3))
     done = runner.run([[one, two], [three]], group="test")
     assert [[isinstance(it, AcidError) for it in batch] for batch in done] == [[True] * 2, [True]]

@@ -25,10 +25,10 @@ from servers.hdfs import Hdfs
 from servers.java import SMALL
 from servers.spark import SparkCluster
 
-from acidlib.service import plan as units
-from acidlib.service import spark
-from acidlib.service.services import Task
-from acidlib.service.spark import SparkRunner
+from acidlib.execute import spark
+from acidlib.execute.services import Task
+from acidlib.execute.spark import SparkRunner
+from acidlib.runs import plan as units
 from acidlib.stores.store import ATTEMPTS
 from integration import cluster_tasks
 from integration.conftest import started
@@ -166,7 +166,7 @@ def test_partitions_on_hdfs_by_an_archive(
     assert [entry["state"] for entry in json.loads(out)["compactions"]] == ["ready for cleaning"] * 3
     assert "Traceback" not in err
     (application,) = cluster.applications() - applications
-    (unpacked, *_) = cluster.files(application, "environment/lib/python*/site-packages/acidlib/service/tasks.py")
+    (unpacked, *_) = cluster.files(application, "environment/lib/python*/site-packages/acidlib/execute/tasks.py")
     assert list(unpacked.parent.glob("__pycache__/tasks.*.pyc")), "it was loaded from there"
     assert "compiling" not in err
     seen = downloaded(hdfs, table, tmp_path / "after/part")

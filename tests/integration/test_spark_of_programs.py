@@ -20,7 +20,8 @@ from pyspark.sql import SparkSession
 
 import acidlib
 from acidlib.errors import RefusedError
-from acidlib.service import plan, spark
+from acidlib.execute import spark
+from acidlib.runs import plan
 from integration import spark_tasks
 from integration.harness import Jobs, added, fixture, session_of_a_program, tree
 from integration.program import slow

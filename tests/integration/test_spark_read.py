@@ -20,15 +20,16 @@ from pyspark.sql.functions import expr
 
 import acidlib
 from acidlib.errors import ConflictError, MissingError, RefusedError, UsageError
+from acidlib.places.place import Interpretation
 from acidlib.planning.stated_write_ids import stated_write_ids
-from acidlib.service import holds, spark_source
-from acidlib.service.environment import Environment, read_environment
-from acidlib.service.places import Interpretation
-from acidlib.service.snapshot import Snapshot, open_snapshot
-from acidlib.service.spark_read import held_dataframe
-from acidlib.service.spark_source import SourceServer, register
-from acidlib.service.spark_source_options import FORMAT, SourceOptions
-from acidlib.service.wanted import Wanted
+from acidlib.runs.environment import Environment, read_environment
+from acidlib.runs.snapshot import Snapshot, open_snapshot
+from acidlib.scan.wanted import Wanted
+from acidlib.spark import holds
+from acidlib.spark import source as spark_source
+from acidlib.spark.read import held_dataframe
+from acidlib.spark.source import SourceServer, register
+from acidlib.spark.source_options import FORMAT, SourceOptions
 from acidlib.stores.stores import Stores
 from integration.harness import fixture, session_of_a_program
 

@@ -16,7 +16,7 @@ from servers.process import free_port
 import acidlib
 from acidlib.api.caller import Caller
 from acidlib.errors import RetryError
-from acidlib.service.spark import hadoop_in_jvm
+from acidlib.execute.spark import hadoop_in_jvm
 from acidlib.stores.filesystem import UnreachableServers
 from acidlib.stores.hadoop import Hadoop
 from integration.harness import AROUND, IN_PROCESS, Jobs, fixture

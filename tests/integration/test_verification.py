@@ -31,7 +31,7 @@ from acidlib.model.units import RewriteSettings, Unit
 from acidlib.planning import inputs
 from acidlib.points import Point
 from acidlib.rows.row_ids import Keys
-from acidlib.service import plan as prepare
+from acidlib.runs import plan as prepare
 from acidlib.stores.renaming.store import RenameStage
 from integration.children import killed_at
 from integration.harness import AROUND, Jobs, Ran, fixture, names, tree, visible

@@ -23,9 +23,9 @@ from servers.spark import SPARK_HOME
 from servers.yarn import Application, Yarn
 
 from acidlib.cli.launch import IN_A_CONTAINER
+from acidlib.execute.spark import other_queue
 from acidlib.location import Location
-from acidlib.service.environment import QUEUE_IN_A_FILE
-from acidlib.service.spark import other_queue
+from acidlib.runs.environment import QUEUE_IN_A_FILE
 from integration.conftest import started
 from integration.harness import ROOT, SMALL_SPARK, fixture
 

@@ -29,10 +29,10 @@ from long_runs import amount
 from snapshot_reads import fields_of, read_arrow
 from snapshot_tables import SnapshotTable
 
+import acidlib.runs.snapshot
 import acidlib.scan.deletes
 import acidlib.scan.read
 import acidlib.scan.splits
-import acidlib.service.snapshot
 from acidlib.acid.write_ids import all_committed
 from acidlib.errors import AcidError
 from acidlib.rows.row_ids import Keys
@@ -116,7 +116,7 @@ def judge(seed: int, folder: Path) -> Counter[str]:
     did: Counter[str] = Counter()
     with pytest.MonkeyPatch.context() as patch:
         cut = functools.partial(place_splits, split_bytes=rng.choice((150, 1000, SPLIT_BYTES)))
-        patch.setattr(acidlib.service.snapshot, "place_splits", cut)
+        patch.setattr(acidlib.runs.snapshot, "place_splits", cut)
         for write_ids in (table.now(), table.snapshot()):
             rows = expected(table, write_ids, vectorized=seed % 2 == 0)
             did["by Hive" if rows is not None else "not by Hive"] += 1

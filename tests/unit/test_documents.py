@@ -19,9 +19,9 @@ from acidlib.cli.launch import JOBS as ALL_JOBS
 from acidlib.cli.launch import log_file
 from acidlib.cli.main import group
 from acidlib.documents import JOBS, JSON, OPTIONS, ROOT, TOML, json_page, options_text, toml_text
+from acidlib.execute.spark_driver import split_words
 from acidlib.planning import orc_settings
 from acidlib.report import values
-from acidlib.service.spark_driver import split_words
 
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 ARCHITECTURE = ROOT / "docs" / "architecture.md"
@@ -184,10 +184,8 @@ def test_the_architecture_names_what_exists() -> None:
 
 
 def test_a_name_of_nothing_is_found() -> None:
-    text = (
-        "`service/none.py`, acidlib.none, `none/` and queue/none.py: none_such(), `NoneSuch`; `service/` has `THREADS`"
-    )
-    missing = {"service/none.py", "acidlib.none", "none/", "queue/none.py", "none_such", "NoneSuch"}
+    text = "`runs/none.py`, acidlib.none, `none/` and queue/none.py: none_such(), `NoneSuch`; `runs/` has `THREADS`"
+    missing = {"runs/none.py", "acidlib.none", "none/", "queue/none.py", "none_such", "NoneSuch"}
     assert names_of_nothing(text) == missing
 
 

@@ -22,10 +22,10 @@ from acidlib.cli.help import OPTION_GROUPS
 from acidlib.cli.launch import JOBS, Job
 from acidlib.documents import ROOT
 from acidlib.errors import RefusedError
+from acidlib.execute.spark import driver_spark_options
+from acidlib.execute.spark_driver import SUBMIT_ARGS
 from acidlib.metastore.options import KerberosLogin
-from acidlib.service.environment import QUEUE_IN_A_FILE
-from acidlib.service.spark import driver_spark_options
-from acidlib.service.spark_driver import SUBMIT_ARGS
+from acidlib.runs.environment import QUEUE_IN_A_FILE
 
 ALONE = ("major-compact", "--location", "/t", "--all-committed")
 PLACED = ("--master", "yarn", "--deploy-mode", "cluster")

@@ -27,9 +27,9 @@ from acidlib.cli.launch import (
 )
 from acidlib.documents import ROOT
 from acidlib.errors import RetryError, UsageError
+from acidlib.execute.spark_driver import SUBMIT_ARGS, SparkOptions
 from acidlib.processes import has_ended
 from acidlib.report.progress import ERROR, INFO, NOTE, WARNING, LogFormat, LogLines
-from acidlib.service.spark_driver import SUBMIT_ARGS, SparkOptions
 
 ARCHIVE = "--archives /tmp/a.tar.gz#environment"
 LOG = ("--driver-java-options", "-Dlog4j2.configurationFile=file:/conf/log4j2.properties")

@@ -8,8 +8,8 @@ from acidlib.acid.names import Generation
 from acidlib.config.settings import default_settings
 from acidlib.model.requests import CompactionRequest, CompactionType, RequestFacts, State
 from acidlib.model.tables import TableRef
+from acidlib.ports.sql import history_retention
 from acidlib.queue.rules import failed_attempts_reason, rows_to_purge
-from acidlib.service.surroundings.sql import history_retention
 
 MAJOR, MINOR = CompactionType.MAJOR, CompactionType.MINOR
 DAY_MS = 86_400_000

@@ -5,12 +5,12 @@ import dataclasses
 import pytest
 
 from acidlib.acid.names import Generation
+from acidlib.execute.services import Services
 from acidlib.model.requests import CompactionRequest, CompactionType, RequestFacts, State
 from acidlib.model.tables import TableRef
 from acidlib.processes import signed
 from acidlib.report.show import hive_text, initiator_of, shown_request, worker_of
 from acidlib.report.values import plain
-from acidlib.service.services import Services
 
 # ShowCompactionsOperation.writeHeader of Hive 4.0
 HIVE4_HEADER = (

@@ -17,9 +17,9 @@ from integration.harness import AROUND, IN_PROCESS
 from acidlib.acid.names import Generation
 from acidlib.cli import jobs
 from acidlib.errors import ConflictError, RetryError
+from acidlib.execute import executors
+from acidlib.execute.executors import look_around
 from acidlib.location import local_location
-from acidlib.service import executors
-from acidlib.service.executors import look_around
 from acidlib.status import doctor
 from acidlib.status.doctor import (
     State,

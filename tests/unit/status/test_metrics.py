@@ -25,7 +25,7 @@ from acidlib.model.status import FindingKind, PlaceFigures, Transaction
 from acidlib.model.tables import TableRef
 from acidlib.planning.health import KnownTransaction, ListedFigures, StatusSnapshot, status_of
 from acidlib.report.text import status_text
-from acidlib.service.machine import Machine
+from acidlib.runs.machine import Machine
 from acidlib.status.look import limits_of
 from acidlib.status.metrics import METRICS, Look, write_metrics
 

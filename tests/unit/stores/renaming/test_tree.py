@@ -418,7 +418,8 @@ def _paths_opened(source: Path) -> Iterator[str]:
 def test_nothing_opens_a_path_of_a_table_beside_it() -> None:
     """In the rooms that work on tables; what is opened by a path there belongs to the machine, not to a table."""
     package = Path(acidlib.__file__).parent
-    rooms = ("model", "planning", "orc", "parquet", "scan", "rewrite", "verify", "stores", "service")
+    named = ("model", "planning", "orc", "parquet", "scan", "rewrite", "verify", "stores")
+    rooms = (*named, "runs", "ports", "places", "execute", "spark")
     found = {
         f"{path.parent.relative_to(package)}/{call}"
         for room in rooms
@@ -430,8 +431,8 @@ def test_nothing_opens_a_path_of_a_table_beside_it() -> None:
 
 OPENED_BY_PATH = {
     "orc/kernels/jit.py: os.open()",  # compiled kernels
-    "service/spark_driver.py: Path().glob()",  # an installation of Spark
-    "service/task_process.py: Path().write_text()",  # a process of its own
+    "execute/spark_driver.py: Path().glob()",  # an installation of Spark
+    "execute/task_process.py: Path().write_text()",  # a process of its own
     "stores/filesystem.py: os.lstat()",  # for the message about a right that is missing
     "stores/renaming/local.py: Path().read_text()",  # the mounts of this machine
     "stores/renaming/local.py: os.scandir()",  # of a descriptor

@@ -1,0 +1,1 @@
+"""How work is done: steps of places in turns, tasks in processes or on Spark, threads for what waits."""

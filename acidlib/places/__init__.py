@@ -1,0 +1,1 @@
+"""A place as a run sees it: which are chosen, their listings, earlier attempts, removals."""

@@ -1,0 +1,138 @@
+"""Listing many places, some at a time, and the signs of rolled back transactions in their listings."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from acidlib.errors import AcidError
+from acidlib.execute.in_threads import in_threads
+from acidlib.execute.services import Services, attempt, step_seconds
+from acidlib.model.tables import TableRef
+from acidlib.places.place import ListedPlace, Target
+from acidlib.places.selection import PassedOver, Selection
+from acidlib.planning.stated_write_ids import directory_ids, require_list_per_table, side_files, signs_of_aborts
+from acidlib.report.progress import WARNING
+from acidlib.stores.listing import list_location
+from acidlib.wording import duration_text, plural, utc_words
+
+PORTION = 256
+"""Places that are listed together where the first can be compacted before the last is listed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unlisted:
+    """A place that cannot be listed, and the error. An order and a budget count it as an empty place."""
+
+    target: Target
+    error: AcidError
+    bytes: int = 0
+
+
+ListingOutcome = ListedPlace | Unlisted
+
+
+def list_in_portions(
+    services: Services, targets: Sequence[Target], idle_seconds: float | None
+) -> Iterator[tuple[list[ListingOutcome], list[PassedOver]]]:
+    """Yield the results of `list_places` for `PORTION` places at a time, so that a caller need not keep them all."""
+    if not targets:
+        return
+    progress = services.progress
+
+    def advance(before: int, count: int) -> None:
+        progress.advance(before + count)
+
+    progress.start(f"listing {plural(len(targets), 'location')}", len(targets))
+    try:
+        for start in range(0, len(targets), PORTION):
+            portion = targets[start : start + PORTION]
+            yield list_places(services, portion, idle_seconds, on_progress=partial(advance, start))
+    finally:
+        progress.finish()
+
+
+def list_places(
+    services: Services,
+    targets: Sequence[Target],
+    idle_seconds: float | None,
+    *,
+    on_progress: Callable[[int], None] = lambda _: None,
+) -> tuple[list[ListingOutcome], list[PassedOver]]:
+    """List every target; pass over those with a visible file that is younger than `idle_seconds`."""
+    listings = in_threads(
+        lambda target: list_location(services.fs(target.location), target.location, without_unfinished=True),
+        targets,
+        seconds=step_seconds(services.settings),
+        on_progress=on_progress,
+    )
+    places: list[ListingOutcome] = []
+    passed_over = []
+    now = services.clock()
+    for target, listing in zip(targets, listings, strict=True):
+        place = listing if isinstance(listing, AcidError) else attempt(target.listed, listing, f"list {target.ref}")
+        if isinstance(place, AcidError):
+            places.append(Unlisted(target=target, error=place))
+            continue
+        newest = None if idle_seconds is None else place.listing.newest_file()
+        if idle_seconds is None or newest is None or newest.modified <= now - idle_seconds:
+            places.append(place)
+            continue
+        young, when = duration_text(idle_seconds), utc_words(newest.modified)
+        reason = f"something in it is younger than {young}: {newest.path}, modified {when}"
+        passed_over.append(PassedOver(target=target, reason=reason))
+    return places, passed_over
+
+
+class RollbackSigns:
+    """Signs of rolled back transactions in tables of which the caller says that all is committed.
+
+    A sign is no proof, and their absence proves nothing: they are a warning, written as soon as a table is listed.
+    """
+
+    def __init__(self, services: Services, selection: Selection, targets: Sequence[Target]) -> None:
+        stated = targets[0].interpretation.write_ids if targets else None  # the same for all targets of a run
+        all_committed = targets if stated is not None and stated.everything else ()
+        self._progress = services.progress
+        self._stated_of_each = stated is not None and stated.of_each
+        self._unlisted = Counter(target.ref.whole_table for target in all_committed)
+        self._is_part = bool(selection.partitions) or any(
+            target.ref.partition is not None and target.location == selection.location for target in all_committed
+        )
+        self._ids: dict[TableRef, set[tuple[int, int]]] = {}
+        self._side_files: dict[TableRef, list[str]] = {}
+
+    def require_list_per_table(self) -> None:
+        """Raise RefusedError if one statement is to hold for several tables."""
+        if not self._stated_of_each:
+            require_list_per_table(sorted(map(str, self._unlisted)))
+
+    def add(self, places: Iterable[ListingOutcome]) -> None:
+        """Look at listed places; warn about each table whose last place is among them."""
+        for place in places:
+            ref = place.target.ref
+            error = attempt(self._add, place, f"look for signs of rolled back transactions at {ref}")
+            if error is not None:
+                self._progress.note(str(error), level=WARNING, place=str(ref))
+
+    def _add(self, place: ListingOutcome) -> None:
+        table, partition = place.target.ref.whole_table, place.target.ref.partition
+        if self._unlisted[table] and isinstance(place, ListedPlace):
+            prefix = f"{partition}/" if partition else ""
+            self._side_files.setdefault(table, []).extend(prefix + path for path in side_files(place.listing))
+            self._ids.setdefault(table, set()).update(directory_ids(place.listing))
+            self._unlisted[table] -= 1
+            if not self._unlisted[table]:
+                self._warn(table, () if self._is_part else self._ids.pop(table))
+
+    def finish(self) -> None:
+        """Warn about tables of which only a part was listed; gaps in their ids say nothing."""
+        for table in list(self._side_files):
+            self._warn(table, ())
+
+    def _warn(self, table: TableRef, ids: Iterable[tuple[int, int]]) -> None:
+        if signs := signs_of_aborts(ids, self._side_files.pop(table)):
+            text = f"--all-committed may not be so: {'; '.join(signs)}. If it is not, give --write-ids"
+            self._progress.note(text, level=WARNING, place=str(table))

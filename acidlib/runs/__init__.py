@@ -1,0 +1,1 @@
+"""What the program does, one story a file: initiate, compact, clean, undo, read."""

@@ -1,0 +1,440 @@
+"""The options of a compaction run, and its places in their order: the selected ones, or those of waiting requests."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain, takewhile
+
+from acidlib.errors import AcidError, RefusedError, known_error
+from acidlib.execute.in_threads import in_threads
+from acidlib.execute.services import Services, attempt, step_seconds, value_or_raise
+from acidlib.location import Location
+from acidlib.model.requests import CompactionRequest, CompactionType
+from acidlib.model.results import CompactionResult, Outcome, outcome_of
+from acidlib.model.tables import TableRef
+from acidlib.model.units import RewriteSettings
+from acidlib.places.listing import (
+    PORTION,
+    ListingOutcome,
+    RollbackSigns,
+    Unlisted,
+    list_in_portions,
+    list_places,
+)
+from acidlib.places.place import ListedPlace, Target
+from acidlib.places.selection import PassedOver, Selection
+from acidlib.ports.backend import Backend, WaitingRequest, nowhere
+from acidlib.wording import size_words
+
+
+class Order(enum.Enum):
+    """Which places go first: those with most deltas, most delta bytes, the longest untouched, or by name."""
+
+    DELTAS = "deltas"
+    BYTES = "bytes"
+    AGE = "age"
+    NAME = "name"
+
+
+_URGENCY: dict[Order, Callable[[ListedPlace], float]] = {
+    Order.DELTAS: lambda place: place.deltas,
+    Order.BYTES: lambda place: place.delta_bytes,
+    Order.AGE: lambda place: -place.modified,
+    Order.NAME: lambda _: 0,
+}
+
+
+def urgency(order: Order, place: ListingOutcome) -> float:
+    """Return a figure that is the larger the more urgent a place is."""
+    return 0 if isinstance(place, Unlisted) else _URGENCY[order](place)
+
+
+def ordered(places: Iterable[ListingOutcome], order: Order) -> list[ListingOutcome]:
+    """Return the most urgent place first; equal ones by name, so that the same input gives the same order."""
+    return sorted(places, key=lambda place: (-urgency(order, place), str(place.target.ref)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionRun:
+    """The options of one run of minor_compact or major_compact.
+
+    max_partitions  start no more places than these; None = no limit, as for the next two
+    max_bytes       start no more input bytes than these
+    deadline        start nothing after it, in epoch seconds
+    release_held    compact at quarantined places, too: the operator says that their files are right
+    buckets         the number of buckets of a rebalance; None = as many as there are
+    """
+
+    kind: CompactionType
+    selection: Selection
+    order: Order = Order.DELTAS
+    max_partitions: int | None = None
+    max_bytes: int | None = None
+    deadline: float | None = None
+    dry_run: bool = False
+    rewrite: RewriteSettings = field(default_factory=RewriteSettings)
+    release_held: bool = False
+    buckets: int | None = None
+
+    @property
+    def is_named(self) -> bool:
+        """Whether a table or location is named; else the run drains the queue."""
+        return self.selection.location is not None or bool(self.selection.tables)
+
+
+class Budget:
+    """Counts started places against the limits of a run; `stopped` is the limit that ended it, or None."""
+
+    def __init__(self, run: CompactionRun, clock: Callable[[], float]) -> None:
+        self._run = run
+        self._clock = clock
+        self._partitions = 0
+        self._bytes = 0
+        self.free = 0
+        """The places that were admitted and not counted."""
+        self.stopped: str | None = None
+
+    def admit(self, input_bytes: int, *, is_free: bool = False) -> bool:
+        """Return whether a place may start, and count it then; a free one is not counted, and only time can stop it."""
+        self.stopped = self._late_reason() if is_free else self._limit_reason(input_bytes)
+        if self.stopped is None and is_free:
+            self.free += 1
+        elif self.stopped is None:
+            self._partitions += 1
+            self._bytes += input_bytes
+        return self.stopped is None
+
+    def refund(self, input_bytes: int) -> None:
+        """Take back the count of a place that was admitted and did not start."""
+        self._partitions -= 1
+        self._bytes -= input_bytes
+
+    def is_left(self) -> bool:
+        """Return whether any place could still be admitted, so that listing more of them is of use."""
+        self.stopped = self._limit_reason(0)
+        return self.stopped is None
+
+    def _limit_reason(self, input_bytes: int) -> str | None:
+        run = self._run
+        if run.max_partitions is not None and self._partitions >= run.max_partitions:
+            return f"--max-partitions {run.max_partitions} is reached"
+        if run.max_bytes is not None and self._partitions and self._bytes + input_bytes > run.max_bytes:
+            return f"--max-bytes {size_words(run.max_bytes)} is reached"
+        return self._late_reason()
+
+    def _late_reason(self) -> str | None:
+        is_late = self._run.deadline is not None and self._clock() >= self._run.deadline
+        return "the time budget is spent" if is_late else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One compaction to carry out or, in a dry run, to plan.
+
+    request  ours; in a dry run one that waits, or for a selected place one that was never queued (its id is 0)
+    listed   the place as this run has listed it; None = not listed yet
+    """
+
+    request: CompactionRequest
+    target: Target
+    listed: ListedPlace | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A place when it is its turn.
+
+    compact  the reason if there is nothing to merge: it goes first and costs no budget
+    tried    the last request that was not carried out at the place as it still is: it goes last, the oldest first
+    """
+
+    place: ListingOutcome
+    compact: str | None = None
+    tried: CompactionRequest | None = None
+
+
+LISTINGS_KEPT = 4096
+"""Listings that are kept. More places than these are listed twice where an order needs figures of all of them."""
+
+_PlaceKey = tuple[TableRef, Location]
+
+
+class RunQueue:
+    """The places of a run in their order: repeated runs get further each time, whatever their budget.
+
+    A place that always fails comes last. Where the first places are known, or the order goes by names, places are
+    listed in portions while others are compacted, and no further portion is listed once the budget is spent.
+
+    on_result  gets the result of each place that ends without a compaction
+    on_listed  gets the number of places when the first of them can begin
+    """
+
+    def __init__(
+        self,
+        services: Services,
+        backend: Backend,
+        run: CompactionRun,
+        *,
+        on_result: Callable[[CompactionResult], None],
+        on_listed: Callable[[int], None],
+    ) -> None:
+        self._services = services
+        self._backend = backend
+        self._run = run
+        self._on_result = on_result
+        self._on_listed = on_listed
+        self._budget = Budget(run, services.clock)
+        self._places = self._fresh = self._tried = 0
+        self.notes: list[str] = []
+
+    @property
+    def stopped(self) -> str | None:
+        """The limit that ended the run before its last place, or None."""
+        return self._budget.stopped
+
+    @property
+    def not_counted(self) -> int:
+        """The places that were begun and that no limit counts, as there was nothing to merge."""
+        return self._budget.free
+
+    def jobs(self) -> Iterator[Job]:
+        """Return the compactions to carry out; each request is taken when its turn comes."""
+        if self._run.is_named:
+            return self._jobs_of_selection()
+        if self._backend.queue.in_order:
+            self.notes += self._backend.queue.warnings()
+            return self._jobs_in_queue_order()
+        return self._jobs_of_queue()
+
+    # --- selected places ----------------------------------------------------------------------------------------------
+
+    def _jobs_of_selection(self) -> Iterator[Job]:
+        run, backend = self._run, self._backend
+        if run.kind is CompactionType.REBALANCE and not backend.fence.can_rebalance:
+            raise RefusedError(
+                "Cannot rebalance: only a metastore of Hive 4 has a lock that keeps out statements that change rows; "
+                "name one by --metastore-uri"
+            )
+        selected = backend.tables.select(run.selection, automatic=False)
+        self.notes += selected.notes
+        signs = RollbackSigns(self._services, run.selection, selected.targets)
+        if not run.dry_run:
+            signs.require_list_per_table()
+        for passed in selected.passed_over:
+            self._report(Outcome.SKIPPED, passed.target, passed.reason)
+        for candidate in self._candidates(selected.targets, signs, {}):
+            place = candidate.place
+            if isinstance(place, Unlisted):
+                self._report(outcome_of(place.error), place.target, str(place.error))
+                continue
+            has_obsolete = place.state.obsolete or place.state.aborted or place.holds_staging
+            if candidate.compact is not None and not has_obsolete:
+                self._report(Outcome.ALREADY_COMPACT, place.target, candidate.compact)
+                continue
+            if not self._budget.admit(place.bytes, is_free=candidate.compact is not None):
+                break
+            if run.dry_run:
+                request = CompactionRequest(id=0, ref=place.target.ref, type=run.kind, bucket_count=run.buckets)
+            else:
+                submitted = self._submit(place)
+                if isinstance(submitted, AcidError):
+                    error = submitted
+                    if candidate.compact is None:
+                        self._budget.refund(place.bytes)
+                    elif isinstance(error, RefusedError):
+                        # Hive 4 takes no second request for the write ids of the last one until that is cleaned
+                        self._report(Outcome.ALREADY_COMPACT, place.target, candidate.compact)
+                        continue
+                    self._report(outcome_of(error), place.target, str(error))
+                    continue
+                request = submitted
+            yield Job(request=request, target=place.target, listed=place)
+        signs.finish()
+        if self._places > 1 and not self._fresh:
+            tried = f" but {self._tried} that could not be done before, and have not changed since"
+            self.notes.append(f"nothing is left to do of {self._places:,} places{tried if self._tried else ''}")
+
+    def _submit(self, place: ListedPlace) -> CompactionRequest | AcidError:
+        """Queue a request for a place and take it, or return the error."""
+        submit = partial(self._backend.queue.submit, kind=self._run.kind, buckets=self._run.buckets)
+        if not place.holds_staging:
+            return attempt(submit, place, f"queue a compaction of {place.target.ref}")
+        # a publication there may be finished first
+        return in_threads(submit, [place], seconds=step_seconds(self._services.settings))[0]
+
+    def _report(self, outcome: Outcome, target: Target, reason: str) -> None:
+        self._on_result(unstarted_result(outcome, target, self._run.kind, reason))
+
+    # --- waiting requests ---------------------------------------------------------------------------------------------
+
+    def _jobs_of_queue(self) -> Iterator[Job]:
+        """Yield the waiting requests of a queue that lets a run choose, in the run's order."""
+        run, backend = self._run, self._backend
+        requests = self._with_known_place(backend.queue.waiting(run.kind))
+        targets, no_signs = [target for _, target in requests], RollbackSigns(self._services, run.selection, ())
+        waiting = {_key(target): request for request, target in requests}
+        as_queued = {_key(target): target for target in targets}
+        for candidate in self._candidates(targets, no_signs, waiting):
+            place = candidate.place
+            if not self._budget.admit(place.bytes, is_free=candidate.compact is not None):
+                return
+            key = _key(place.target)
+            request = waiting[key] if run.dry_run else backend.queue.take(waiting[key])
+            if request is not None:
+                listed = place if isinstance(place, ListedPlace) else None
+                yield Job(request=request, target=as_queued[key], listed=listed)
+
+    def _jobs_in_queue_order(self) -> Iterator[Job]:
+        """Yield the requests of a queue that hands them out in its own order, until none waits that this run may take.
+
+        They may be of either kind. A request that was given back in this run stands at the end again: on meeting it the
+        run has seen the whole queue.
+        """
+        run, backend = self._run, self._backend
+        met: set[TableRef] = set()
+        while fresh := list(takewhile(lambda waiting: waiting[0].ref not in met, backend.queue.waiting(run.kind))):
+            if run.dry_run:
+                fresh = [*self._with_known_place(fresh)]
+            self._on_listed(len(met) + len(fresh))
+            for (request, target), place in zip(fresh, self._listed_for_budget(fresh), strict=True):
+                compact = None
+                if isinstance(place, ListedPlace):
+                    is_automatic = request.facts.reason is not None
+                    with suppress(Exception):  # its compaction reports it
+                        compact = place.compact_reason(request.type, automatic=is_automatic)
+                if not self._budget.admit(0 if place is None else place.bytes, is_free=compact is not None):
+                    return
+                taken = request if run.dry_run else backend.queue.take(request)
+                if taken is None:
+                    return
+                met.add(taken.ref)
+                if taken.id != request.id or isinstance(target, AcidError):
+                    target = nowhere(taken)
+                yield Job(request=taken, target=target)
+            if run.dry_run:
+                return
+
+    def _with_known_place(self, waiting: Iterable[WaitingRequest]) -> list[tuple[CompactionRequest, Target]]:
+        """Return the requests whose place is known; end the others, and report them."""
+        known = []
+        for request, target in waiting:
+            try:
+                request.require_understood("compact")
+                known.append((request, value_or_raise(target)))
+            except Exception as raised:
+                error = known_error(raised, f"compact {request.ref}")
+                self._on_result(unstarted_result(outcome_of(error), nowhere(request), request.type, str(error)))
+                if not self._run.dry_run:
+                    self._backend.queue.refuse(request, str(error))
+        return known
+
+    def _listed_for_budget(self, waiting: Sequence[WaitingRequest]) -> Iterator[ListingOutcome | None]:
+        """Yield the listed place of each request, or None where no limit needs the listing or the place is unknown."""
+        if self._run.max_bytes is None and self._run.max_partitions is None:
+            yield from [None] * len(waiting)
+            return
+        for start in range(0, len(waiting), PORTION):
+            portion = [target for _, target in waiting[start : start + PORTION]]
+            places, _ = list_places(self._services, [target for target in portion if isinstance(target, Target)], None)
+            by_key = {_key(place.target): place for place in places}
+            yield from (by_key.get(_key(target)) if isinstance(target, Target) else None for target in portion)
+
+    # --- the order ----------------------------------------------------------------------------------------------------
+
+    def _candidates(
+        self, targets: Sequence[Target], signs: RollbackSigns, waiting: Mapping[_PlaceKey, CompactionRequest]
+    ) -> Iterator[Candidate]:
+        """Yield the places in their order.
+
+        waiting  the request of each place; empty for selected places
+        """
+        attempts, kind = self._backend.queue.attempts(targets), self._run.kind
+
+        def look(place: ListingOutcome) -> Candidate:
+            compact = tried = None
+            if isinstance(place, ListedPlace):
+                request = waiting.get(_key(place.target))
+                is_automatic = request is not None and request.facts.reason is not None
+                compact = place.compact_reason(kind, automatic=is_automatic)
+                tried = None if compact else attempts.last(place, kind)
+            return Candidate(place=place, compact=compact, tried=tried)
+
+        last: list[Candidate] = []
+        for number, portion in enumerate(self._portions(targets, signs, waiting)):
+            if number == 0:
+                self._on_listed(len(targets))
+            candidates = []
+            for place in ordered(portion, self._run.order):
+                candidate = attempt(look, place, f"look at {place.target.ref}")
+                if isinstance(candidate, AcidError):
+                    candidate = Candidate(place=Unlisted(target=place.target, error=candidate))
+                if isinstance(candidate.place, ListedPlace):
+                    self._places += 1
+                    self._tried += candidate.tried is not None
+                    self._fresh += candidate.compact is None and candidate.tried is None
+                candidates.append(candidate)
+            candidates.sort(key=_turn)
+            last += [candidate for candidate in candidates if candidate.tried is not None]
+            yield from (candidate for candidate in candidates if candidate.tried is None)
+        yield from sorted(last, key=_turn)
+
+    def _portions(
+        self, targets: Sequence[Target], signs: RollbackSigns, waiting: Mapping[_PlaceKey, CompactionRequest]
+    ) -> Iterator[list[ListingOutcome]]:
+        """Yield the places that are listed together, the most urgent portion first."""
+        order, idle_seconds = self._run.order, self._run.selection.idle_seconds
+
+        def kept(listed: tuple[list[ListingOutcome], list[PassedOver]]) -> list[ListingOutcome]:
+            places, passed_over = listed
+            signs.add(places)
+            for passed in passed_over:
+                self._report(Outcome.SKIPPED, passed.target, passed.reason)
+            return places
+
+        ranked: list[tuple[float, Target]] = []
+        if order is Order.NAME:
+            ranked = [(0, target) for target in targets]
+        elif order in (Order.DELTAS, Order.BYTES) and waiting:  # by the figures that the initiator noted
+            facts = [waiting[_key(target)].facts for target in targets]
+            figures = [fact.deltas if order is Order.DELTAS else fact.bytes for fact in facts]
+            ranked = [(figure, target) for figure, target in zip(figures, targets, strict=True) if figure is not None]
+        if len(ranked) < len(targets):
+            listings = map(kept, list_in_portions(self._services, targets, idle_seconds))
+            if len(targets) <= LISTINGS_KEPT:
+                yield list(chain.from_iterable(listings))
+                return
+            # only the figures of these listings are kept
+            by_key = {_key(target): target for target in targets}
+            ranked = [(urgency(order, place), by_key[_key(place.target)]) for places in listings for place in places]
+        ranked.sort(key=lambda entry: (-entry[0], str(entry[1].ref)))
+        for start in range(0, len(ranked), PORTION):
+            if start and not self._budget.is_left():
+                return
+            portion = [target for _, target in ranked[start : start + PORTION]]
+            yield kept(list_places(self._services, portion, idle_seconds))
+
+
+def _key(target: Target) -> _PlaceKey:
+    return target.ref, target.location
+
+
+def _turn(candidate: Candidate) -> tuple[bool, bool, int]:
+    """Return the sorting key of candidates that are listed together."""
+    tried, place = candidate.tried, candidate.place
+    later = tried is not None or isinstance(place, Unlisted) or place.is_claimed
+    return candidate.compact is None, later, 0 if tried is None else tried.id
+
+
+def unstarted_result(state: Outcome, target: Target, kind: CompactionType, reason: str) -> CompactionResult:
+    """Return the result of a compaction that did not begin."""
+    return CompactionResult(
+        **target.ref._asdict(),
+        location=str(target.location),
+        type=kind.label.lower(),
+        state=state,
+        reason=reason,
+    )

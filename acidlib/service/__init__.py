@@ -1,1 +1,0 @@
-"""What the program does: initiate, compact, clean, undo; with a metastore and without."""

@@ -1,0 +1,1 @@
+"""Snapshots as Spark reads them: a data frame, and a data source."""
