@@ -7,13 +7,18 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, field
 from threading import get_ident
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from acidlib.errors import AcidError, UsageError
 from acidlib.execute.schedule import HandedOut
 from acidlib.execute.services import Task, attempt
+from acidlib.model.results import CompactionResult
 from acidlib.report.run import Compactions
+from acidlib.report.text import compaction_lines
 from acidlib.wording import plural
+
+if TYPE_CHECKING:
+    from acidlib.runs.plan import PlacePlan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,17 +64,22 @@ class CompactionTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionPlan:
-    """The tasks of a job, of all of its tables and partitions; none where there is nothing to compact.
+    """What a job is about to do, of all of its tables and partitions; nothing where all are compact already.
 
-    id  unique to the job
+    id      unique to the job
+    places  each as a dry run has it: why, how, its inputs and the directories to come
+    tasks   of all places
     """
 
     id: str
+    places: tuple[CompactionResult, ...]
     tasks: tuple[CompactionTask, ...]
 
     def __str__(self) -> str:
+        """Return what a dry run shows, and the number of tasks."""
+        lines = [line for place in self.places for line in compaction_lines(place, dry_run=True)]
         size = sum(task.length for task in self.tasks)
-        return f"{plural(len(self.tasks), 'task')}, {plural(size, 'byte')} of input"
+        return "\n".join([*lines, f"{plural(len(self.tasks), 'task')}, {plural(size, 'byte')} of input"])
 
 
 Steps = Generator[HandedOut, Sequence[Any], Compactions]
@@ -87,8 +97,10 @@ class CompactionJob:
     'ready for cleaning'
     """
 
-    def __init__(self, steps: Steps) -> None:
+    def __init__(self, steps: Steps, plans: Sequence[PlacePlan]) -> None:
+        """Take the steps of a run, which has added the plan of each place once it hands out the tasks."""
         self._steps = steps
+        self._plans = plans
         self._ended: Compactions | None = None
         self._plan: CompactionPlan | None = None
         self._thread = 0
@@ -112,6 +124,7 @@ class CompactionJob:
         plan = uuid.uuid4().hex[:16]
         self._plan = CompactionPlan(
             id=plan,
+            places=tuple(planned.expected() for planned in self._plans),
             tasks=tuple(
                 CompactionTask(plan=plan, number=number, where=task.where, length=task.length, work=task.work)
                 for number, task in enumerate(tasks)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import uuid
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -78,6 +78,7 @@ if TYPE_CHECKING:
 
     from acidlib.api.compaction import CompactionJob
     from acidlib.execute.schedule import HandedOut
+    from acidlib.runs.plan import PlacePlan
     from acidlib.runs.snapshot import Snapshot
 
 KINDS = {
@@ -272,7 +273,7 @@ class Lake:
         result: type[Ended],
         kind: str,
         *,
-        hands_out: bool = False,
+        hands_out: Callable[[PlacePlan], None] | None = None,
         order: str = Order.DELTAS.value,
         max_partitions: int | None = None,
         max_bytes: Size | None = None,
@@ -286,7 +287,7 @@ class Lake:
         progress: Shown = None,
         **filters: Any,
     ) -> Generator[HandedOut, Sequence[Any], Ended]:
-        """Compact, or plan it, for a `Plan`; with `hands_out` yield the tasks that make files."""
+        """Compact, or plan it, for a `Plan`; with `hands_out` yield the tasks that make files, see `compactions`."""
         is_minor, is_rebalance = kind == "minor", kind == "rebalance"
         job = "minor_compact" if is_minor else "major_compact"
         with self._call(job, progress=progress, spark=spark) as call:
@@ -335,7 +336,7 @@ class Lake:
             about = str(named_at(selection.location)) if selection.location else ",".join(selection.tables) or "queue"
             report = RunReport(result)
             with (
-                call.services(environment, about=about, may_start_spark=not hands_out) as services,
+                call.services(environment, about=about, may_start_spark=hands_out is None) as services,
                 open_backend(environment, services, interpretation) as backend,
             ):
                 notes = yield from compactions(services, backend, run, report.add, hands_out=hands_out)
@@ -838,11 +839,15 @@ class Table:
         >>> table = acidlib.directory("warehouse/sales.db/visits", all_committed=True)
         >>> with table.compaction("minor", partitions="dt=2024-01-01") as job:
         ...     print(len(job.plan.tasks), job.plan.tasks[0].where.rpartition("/")[2])
+        ...     print(job.plan.places[0].type, job.plan.places[0].output_directories)
         1 bucket_00000
+        major ('base_0000006',)
         """
         from acidlib.api.compaction import CompactionJob
 
-        return CompactionJob(self._lake._compacting(Compactions, kind, hands_out=True, tables=self._tables, **options))
+        plans: list[PlacePlan] = []
+        steps = self._lake._compacting(Compactions, kind, hands_out=plans.append, tables=self._tables, **options)
+        return CompactionJob(steps, plans)
 
     def clean(
         self,

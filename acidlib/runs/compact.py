@@ -62,7 +62,8 @@ class PlaceCompaction:
     It is a workflow of the scheduler: it stops where tasks have to run. Any error ends this compaction and no other; an
     interrupt gives it back.
 
-    ready  when the run could run tasks (epoch seconds); time before that is not the compaction's own
+    ready    when the run could run tasks (epoch seconds); time before that is not the compaction's own
+    on_plan  is told the plan before its tasks run
     """
 
     def __init__(
@@ -74,6 +75,7 @@ class PlaceCompaction:
         verifier: Verifier,
         *,
         ready: Callable[[], float],
+        on_plan: Callable[[PlacePlan], None],
     ) -> None:
         self.job = job
         self.name = str(job.target.ref)
@@ -82,6 +84,7 @@ class PlaceCompaction:
         self._backend = backend
         self._verifier = verifier
         self._ready = ready
+        self._on_plan = on_plan
         self._start = 0.0
         self._so_far = replace(
             unstarted_result(Outcome.FAILED, job.target, job.request.type, ""),
@@ -182,6 +185,7 @@ class PlaceCompaction:
             reason=self._reason(inputs),
             buckets=job.request.bucket_count,
         )
+        self._on_plan(plan)
         if hold is None:
             results = await execute(plan, None, services.stores)
             visible = filled_directories(inputs, results)

@@ -17,7 +17,7 @@ from acidlib.places.place import Target
 from acidlib.ports.backend import Backend
 from acidlib.report.progress import ERROR, INFO, WARNING
 from acidlib.runs.compact import PlaceCompaction
-from acidlib.runs.plan import REWRITE
+from acidlib.runs.plan import REWRITE, PlacePlan
 from acidlib.runs.run_queue import CompactionRun, RunQueue, unstarted_result
 from acidlib.runs.verify import Verifier
 from acidlib.wording import human_bytes, plural
@@ -36,22 +36,26 @@ def compactions(
     run: CompactionRun,
     on_result: Callable[[CompactionResult], None],
     *,
-    hands_out: bool = False,
+    hands_out: Callable[[PlacePlan], None] | None = None,
 ) -> Generator[HandedOut, Sequence[Any], list[str]]:
     """Carry a run out, and return notes about places that were left or passed over.
 
     on_result  gets each result as it comes
-    hands_out  yield the tasks that make files, of all places together, and go on with their values or errors
+    hands_out  yield the tasks that make files, of all places together, and go on with their values or errors; before,
+               it is told the plan of each place
 
     An interrupt is raised again once everything is given back, with the number of places by their outcome.
     """
     notes = [] if run.dry_run else backend.recover()
-    progress = _RunProgress(services, run, on_result, hands_out=hands_out)
+    progress = _RunProgress(services, run, on_result, hands_out=hands_out is not None)
     scheduler = progress.scheduler
     queue = RunQueue(services, backend, run, on_result=progress.report, on_listed=progress.begin)
     verifier = Verifier(services, release_held=run.release_held)
     places = (
-        PlaceCompaction(job, run, services, backend, verifier, ready=lambda: progress.ready) for job in queue.jobs()
+        PlaceCompaction(
+            job, run, services, backend, verifier, ready=lambda: progress.ready, on_plan=hands_out or (lambda _: None)
+        )
+        for job in queue.jobs()
     )
     try:
         yield from scheduler.run(places)

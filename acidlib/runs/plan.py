@@ -147,22 +147,25 @@ class PlacePlan:
         result = replace(result, output_directories=visible, deltas_after=deltas_after, publication=publication)
         return result.with_work(results, verification)
 
-    def __str__(self) -> str:
-        """Return what a dry run shows, as far as it is known without reading a row."""
-        from acidlib.report.text import compaction_lines
-
+    def expected(self) -> CompactionResult:
+        """Return what a dry run says of the place, as far as it is known without reading a row."""
         target, inputs = self.place.target, self.inputs
         result = CompactionResult(
             **target.ref._asdict(), location=str(target.location), type="", state=Outcome.PLANNED, reason=self.reason
         )
-        result = replace(planned(result, inputs), output_directories=tuple(output.name for output in inputs.outputs))
+        return replace(planned(result, inputs), output_directories=tuple(output.name for output in inputs.outputs))
+
+    def __str__(self) -> str:
+        """Return what a dry run shows, with the files that are made."""
+        from acidlib.report.text import compaction_lines
+
         files = [
             f"  {file.directory}/{file.file_name}: {plural(len(file.inputs), 'file')}, {human_bytes(input_bytes(file))}"
             f"{', in parts' if self.buckets is None and is_shared(file) else ''}"
             for file in self.files
         ]
         dealt = [] if self.buckets is None else [f"  its rows are dealt out to {plural(self.buckets, 'bucket')}"]
-        return "\n".join([*compaction_lines(result, dry_run=True), *files, *dealt])
+        return "\n".join([*compaction_lines(self.expected(), dry_run=True), *files, *dealt])
 
 
 def planned(result: CompactionResult, inputs: CompactionInputs) -> CompactionResult:

@@ -6,6 +6,7 @@ import multiprocessing
 import pickle
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -73,9 +74,12 @@ def test_the_result_is_that_of_a_compaction(place: Path, tmp_path: Path, kind: A
     (expected,) = table(other).compact(kind, **options).entries
     with table(place).compaction(kind, **options) as job:
         assert len(job.plan.tasks) > 1
-        assert str(job.plan).startswith(f"{len(job.plan.tasks)} tasks, ")
+        assert f"\n{len(job.plan.tasks)} tasks, " in str(job.plan)
+        (planned,) = job.plan.places
         result = job.commit(pool(pickle.loads(pickle.dumps(job.plan)).tasks))
-    (entry,) = result.entries
+    (entry,), (done,) = result.entries, result.places
+    said = attrgetter("ref", "type", "reason", "inputs", "output_directories", "publication", "write_ids", "bytes_in")
+    assert said(planned) == said(done)
     assert (result.ok, visible(place)) == (True, visible(other))
     assert alike(entry) == alike(expected)
     assert rows(place) == before
