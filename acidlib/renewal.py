@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from itertools import count
 
 FEW = 4
@@ -24,7 +24,11 @@ Renewal = Callable[[], bool]
 
 
 class LeaseRenewer:
-    """Threads that call renewals until these are removed. They end with the last renewal."""
+    """Threads that call renewals until these are removed.
+
+    Most claims are released long before they are due: neither that nor a claim that is due later than others wakes the
+    thread that waits. So the last thread ends when the next renewal would have been due.
+    """
 
     def __init__(
         self, *, few: int = FEW, patience_seconds: float = PATIENCE_SECONDS, clock: Callable[[], float] = time.monotonic
@@ -41,15 +45,16 @@ class LeaseRenewer:
             self._every[renewal] = every_seconds
             self._put(renewal)
             self._ensure_watcher()
-            self._changed.notify_all()
+            if self._due[0][0] < self._wakes_at:
+                self._changed.notify_all()
 
     def remove(self, renewal: Renewal) -> None:
         """Stop calling a renewal; a call under way goes on to its end. Does nothing for an unknown renewal."""
         with self._changed:
             self._every.pop(renewal, None)
-            if not self._every:
-                self._due.clear()
-                self._changed.notify_all()
+            if len(self._due) > 2 * len(self._every):  # what is renewed no more is not held until it is due
+                self._due[:] = [entry for entry in self._due if entry[2] in self._every]
+                heapify(self._due)
 
     def _start_anew(self) -> None:
         """Forget threads and renewals; a forked child has neither."""
@@ -57,6 +62,7 @@ class LeaseRenewer:
         self._every: dict[Renewal, float] = {}
         self._due: list[tuple[float, int, Renewal]] = []  # a heap, without those that are being called
         self._order = count()
+        self._wakes_at = float("inf")
         self._threads = 0
         self._busy = 0
 
@@ -102,7 +108,9 @@ class LeaseRenewer:
             elif self._threads - self._busy > 1:
                 return None  # another thread waits
             else:
-                self._changed.wait(-late if late < 0 else self._patience - late % self._patience)
+                seconds = -late if late < 0 else self._patience - late % self._patience
+                self._wakes_at = self._clock() + seconds
+                self._changed.wait(seconds)
         return None
 
 

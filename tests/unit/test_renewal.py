@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+import weakref
 from collections.abc import Callable
 
 from acidlib.renewal import RENEWER, LeaseRenewer
@@ -131,3 +132,31 @@ def test_a_forked_child_has_threads_of_its_own() -> None:
             os._exit(1)
     assert os.waitpid(pid, 0)[1] == 0
     RENEWER.remove(parents.beat)
+
+
+def test_claims_one_after_the_other_have_one_thread() -> None:
+    before, beats = set(threading.enumerate()), LeaseRenewer()
+    started = set[threading.Thread]()
+    for _ in range(10):
+        held = Held()
+        beats.add(held.beat, 0.5)
+        started |= set(threading.enumerate()) - before
+        beats.remove(held.beat)
+    assert [thread.name for thread in started] == ["acidlib-renewal"]
+
+
+def test_what_was_released_is_not_kept_until_it_would_be_due() -> None:
+    threads, beats, long = Threads(), LeaseRenewer(), Held()
+    beats.add(long.beat, OFTEN)
+    released = [Held() for _ in range(10)]
+    gone = [weakref.ref(held) for held in released]
+    for held in released:
+        beats.add(held.beat, 3600)
+    for held in released:
+        beats.remove(held.beat)
+    del held, released
+    wait_for(lambda: sum(held() is not None for held in gone) <= 2)
+    before = long.beats
+    wait_for(lambda: long.beats > before + 3)
+    beats.remove(long.beat)
+    wait_for(lambda: threads() == 0)
