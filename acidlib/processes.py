@@ -78,7 +78,6 @@ def boot() -> str:
         return ""
 
 
-@cache
 def processor_seconds(thread: int) -> tuple[float, float]:
     """Return how long a thread of this process has computed, and how long it has waited for a processor to do so.
 
@@ -92,6 +91,7 @@ def processor_seconds(thread: int) -> tuple[float, float]:
     return int(ran) / 1e9, int(waited) / 1e9
 
 
+@cache
 def _surroundings() -> str | None:
     try:
         if str(Path("/proc/self").readlink()) != str(os.getpid()):

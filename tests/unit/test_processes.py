@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
+import time
 
 import pytest
 
 from acidlib import processes
-from acidlib.processes import has_ended, process_identity, signed, signer_has_ended
+from acidlib.processes import has_ended, process_identity, processor_seconds, signed, signer_has_ended
 
 SAY = (
     "import sys, acidlib.processes as p; print(p.process_identity(), p.signed('w-h.1-7'), flush=True); sys.stdin.read()"
@@ -68,3 +70,13 @@ def test_where_the_system_provides_no_identity(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(processes, "_surroundings", lambda: None)
     assert (process_identity(), signed("w-h-7")) == ("", "w-h-7")
     assert not has_ended(identity)
+
+
+def test_the_seconds_of_a_thread_grow_while_it_computes() -> None:
+    me = threading.get_native_id()
+    before, _ = processor_seconds(me)
+    end = time.thread_time() + 0.05
+    while time.thread_time() < end:
+        pass
+    ran, _ = processor_seconds(me)
+    assert 0.04 < ran - before < 5
