@@ -90,7 +90,7 @@ def claim(fs: RenameFileSystem, location: Location, *, owner: str, token: str) -
     `RefusedError` for a location that is no directory or a symbolic link, and where the claim's name is not that of a
     claim; `CorruptError` without a location.
     """
-    if fs.exists(str(location)) and not fs.is_directory(str(location)):
+    if not fs.is_directory(str(location)) and fs.exists(str(location)):
         raise RefusedError(f"Cannot claim {location}: it is a file or a symbolic link")
     for _ in range(TRIES_TO_CLAIM):
         generation = _try_to_claim(fs, location, owner, token)

@@ -258,6 +258,7 @@ class LocalDataFiles(TaskFiles):
 
 _RENAME_NOREPLACE = 1
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 _UNSUPPORTED = frozenset({errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP})
 _KINDS = frozenset({stat.S_IFDIR, stat.S_IFREG, stat.S_IFLNK})
 _NO_LINKS = _UNSUPPORTED | {errno.EPERM, errno.EMLINK}
@@ -353,25 +354,24 @@ class LocalFileSystem(RenameFileSystem):
             return b"".join(parts)
 
     def create(self, path: str, data: bytes, *, durable: bool = True) -> None:
-        temporary = beside(path)
-        try:
-            with raising_acid_errors("write", path):
-                with closing(self._tree.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL)) as handle:
+        hidden = beside(path).rpartition("/")[2]
+        with raising_acid_errors("write", path), self._tree.parent(path) as (parent, name):
+            try:
+                with closing(os.open(hidden, _NEW_FILE, 0o666, dir_fd=parent)) as handle:
                     self._tree.made(os.fstat(handle))
                     _write_all(handle, memoryview(data))
                     if durable:
                         os.fsync(handle)
-                with self._tree.parent(path) as (parent, name):
-                    hidden = temporary.rpartition("/")[2]
-                    code = _renameat2(parent, hidden, parent, name)
-                    if code in _UNSUPPORTED:
-                        _link(path, parent, hidden, name)
-                        os.unlink(hidden, dir_fd=parent)
-                    elif code:
-                        raise OSError(code, os.strerror(code))
-        except BaseException:
-            _unlink_quietly(self._tree, temporary)
-            raise
+                code = _renameat2(parent, hidden, parent, name)
+                if code in _UNSUPPORTED:
+                    _link(path, parent, hidden, name)
+                    os.unlink(hidden, dir_fd=parent)
+                elif code:
+                    raise OSError(code, os.strerror(code))
+            except BaseException:
+                with suppress(OSError):  # it is hidden, and the first error is the one to report
+                    os.unlink(hidden, dir_fd=parent)
+                raise
         if durable:
             self.sync(path.rpartition("/")[0])
 
@@ -399,11 +399,12 @@ class LocalFileSystem(RenameFileSystem):
     def rename_noreplace(
         self, source: str, target: str, *, missing: type[AcidError] = CorruptError, durable: bool = True
     ) -> None:
+        tree, is_beside = self._tree, source.rpartition("/")[0] == target.rpartition("/")[0]
         try:
             with (
                 asking("rename", source),
-                self._tree.parent(source) as (of_source, name),
-                self._tree.parent(target) as (of_target, new),
+                tree.parent(source) as (of_source, name),
+                tree.beside(target, of_source) if is_beside else tree.parent(target) as (of_target, new),
             ):
                 code = _renameat2(of_source, name, of_target, new)
                 if code in _UNSUPPORTED:
@@ -518,7 +519,7 @@ def _rename_without_flag(of_source: int, source: str, of_target: int, target: st
     before = os.stat(source, dir_fd=of_source, follow_symlinks=False)
     reserved = not stat.S_ISDIR(before.st_mode)
     if reserved:
-        os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666, dir_fd=of_target))
+        os.close(os.open(target, _NEW_FILE, 0o666, dir_fd=of_target))
     elif _status_of(of_target, target) is not None:
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
     try:

@@ -58,12 +58,14 @@ class LocalTree:
     itself looks whether its path still names that directory, and raises ReplacedError where it does not.
     """
 
-    __slots__ = ("__weakref__", "_handle", "_lock", "_owners", "identity", "path", "root")
+    __slots__ = ("__weakref__", "_handle", "_lies_in_trusted", "_lock", "_owners", "identity", "path", "root")
 
     def __init__(self, location: Location) -> None:
         self.path = location.path
         self.root = location.root or location.path
         self.identity = location.identity
+        # then each component is trusted but the last one
+        self._lies_in_trusted = self.path == self.root or self.path.rpartition("/")[0] == self.root.rstrip("/")
         self._handle: _Descriptor | None = None
         self._lock = threading.Lock()
         self._owners = {os.geteuid()}
@@ -100,8 +102,11 @@ class LocalTree:
 
     def status(self, path: str) -> os.stat_result:
         """Return the status of a file, directory or symbolic link; OSError as of lstat(2)."""
-        with self.parent(path) as (parent, name):
-            status = os.stat(name, dir_fd=parent, follow_symlinks=False)
+        if path == self.path and self._lies_in_trusted:
+            status = os.lstat(path)  # follows links above it only
+        else:
+            with self.parent(path) as (parent, name):
+                status = os.stat(name, dir_fd=parent, follow_symlinks=False)
         if path == self.path and stat.S_ISDIR(status.st_mode):
             self._require_same(status)
         return status
@@ -117,6 +122,13 @@ class LocalTree:
         finally:
             if is_new:
                 os.close(above)
+
+    @staticmethod
+    def beside(path: str, directory: int) -> NameInDirectory:
+        """Return what `parent` does of a path in a directory that is open already."""
+        above, _, name = path.rpartition("/")
+        require_below(above, name)
+        return NameInDirectory(directory, name, keep=True)
 
     def is_ours(self, status: os.stat_result) -> bool:
         """Tell whether a file belongs to this process's user, or to the one whom its new files belong to there."""

@@ -436,6 +436,7 @@ OPENED_BY_PATH = {
     "stores/filesystem.py: os.lstat()",  # for the message about a right that is missing
     "stores/renaming/local.py: Path().read_text()",  # the mounts of this machine
     "stores/renaming/local.py: os.scandir()",  # of a descriptor
+    "stores/renaming/tree.py: os.lstat()",  # a name in the trusted part of a path
     "stores/renaming/tree.py: os.open()",  # the trusted part of a path
 }
 
