@@ -31,13 +31,13 @@ from integration.test_one_place import BAD, CLEANER, GOOD, INITIATOR, NAMED, ORP
 
 BRIEF = ("--set", "acidlib.step.timeout=1s")
 CASES = [
-    (INITIATOR, "service.listing:list_location"),
-    (INITIATOR, "service.initiate:refused_now"),
-    (NAMED, "service.listing:list_location"),
-    (NAMED, "service.compact:list_location"),
-    (NAMED, "service.plan:prepare"),
-    (CLEANER, "service.clean:list_location"),
-    (ORPHANS, "service.orphans:find_unclaimed"),
+    (INITIATOR, "places.listing:list_location"),
+    (INITIATOR, "runs.initiate:refused_now"),
+    (NAMED, "places.listing:list_location"),
+    (NAMED, "runs.compact:list_location"),
+    (NAMED, "runs.plan:prepare"),
+    (CLEANER, "runs.clean:list_location"),
+    (ORPHANS, "runs.orphans:find_unclaimed"),
 ]
 
 
@@ -114,9 +114,7 @@ def test_the_others_are_done(
     assert "acidlib.step.timeout" in found[BAD]["reason"]
     before_answer = visible(table / BAD)
     is_claimed = CLAIM in names(table / BAD)
-    assert is_claimed == (
-        name in ("service.compact:list_location", "service.plan:prepare", "service.clean:list_location")
-    )
+    assert is_claimed == (name in ("runs.compact:list_location", "runs.plan:prepare", "runs.clean:list_location"))
     pipe.answer()
     assert visible(table / BAD) == before_answer, "a run that was left changes nothing any more"
     assert merge.read(table / BAD, strict=False) == rows

@@ -79,18 +79,15 @@ CLEANER = (compacted, ("cleaner", "--retention", "0s"), "cleanings", "succeeded"
 ORPHANS = (orphaned, ("cleaner", "--orphans", "--delete"), "cleanings", "succeeded")
 ALONE = "ports.directories"
 CASES = [
-    *((INITIATOR, name) for name in ("service.listing:list_location", "service.places:Target.listed")),
-    *((INITIATOR, name) for name in ("service.initiate:_decision_about", f"{ALONE}:Directories.decided_request")),
-    *((NAMED, name) for name in ("service.listing:list_location", "service.attempts:Attempts.last")),
+    *((INITIATOR, name) for name in ("places.listing:list_location", "places.place:Target.listed")),
+    *((INITIATOR, name) for name in ("runs.initiate:_decision_about", f"{ALONE}:Directories.decided_request")),
+    *((NAMED, name) for name in ("places.listing:list_location", "places.attempts:Attempts.last")),
     *((NAMED, name) for name in (f"{ALONE}:Directories.named_request", f"{ALONE}:DirectoryFence.hold")),
-    *(
-        (NAMED, name)
-        for name in ("service.plan:prepare", "service.plan:run_unit_task", "service.compact:list_location")
-    ),
-    (DRAINS, "service.plan:prepare"),
+    *((NAMED, name) for name in ("runs.plan:prepare", "runs.plan:run_unit_task", "runs.compact:list_location")),
+    (DRAINS, "runs.plan:prepare"),
     *((CLEANER, f"{ALONE}:DirectoryCleaning.{name}") for name in ("place", "requests_at", "plan", "end_cleaned")),
-    *((CLEANER, name) for name in ("service.clean:list_location", "service.removals:remove_paths")),
-    (ORPHANS, "service.orphans:find_unclaimed"),
+    *((CLEANER, name) for name in ("runs.clean:list_location", "places.removals:remove_paths")),
+    (ORPHANS, "runs.orphans:find_unclaimed"),
 ]
 
 
