@@ -1,4 +1,4 @@
-"""What the jobs ask a metastore, counted: so much for each run, table and place, as docs/operations.md says."""
+"""What the jobs ask a metastore, counted: so much for each run, table and place, as docs/internals.md says."""
 
 from __future__ import annotations
 
@@ -272,7 +272,7 @@ def test_at_hive_3(both: Site) -> None:
 
 @pytest.mark.parametrize(("version", "found"), [("4", HIVE4), ("3.1", HIVE3)])
 def test_what_is_documented(version: str, found: dict[str, dict[str, Numbers]]) -> None:
-    text = Path(ROOT, "docs/operations.md").read_text()
+    text = Path(ROOT, "docs/internals.md").read_text()
     rows = re.findall(rf"^\| Hive {re.escape(version)}, (.*?) \| (\d+) \| (\d+) \| (\d+)[^|]* \|", text, re.MULTILINE)
     told = {job: tuple(map(int, numbers)) for job, *numbers in rows}
     assert told == {job: tuple(map(sum, zip(*calls.values(), strict=True))) for job, calls in found.items()}
