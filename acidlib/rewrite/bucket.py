@@ -438,9 +438,25 @@ class BucketWriter:
 
     def recode(self, stripes: Sequence[InputStripe]) -> None:
         """Append one stripe of the rows of several that stay; no stripe where no row stays."""
-        parts = [kept_rows(stripe, self.unit, self.deleted, self) for stripe in stripes]
-        if parts := [part for part in parts if len(part.keys)]:
+        parts = [part for part in map(self.kept_rows, stripes) if len(part.keys)]
+        if parts:
             self.write_rows(parts, stripes[0].facts.timezone, (parts[0].keys.key(0), parts[-1].keys.key(-1)))
+
+    def kept_rows(self, stripe: InputStripe) -> KeptRows:
+        """Return the rows of a stripe that stay, and count those in the delete set; RefusedError unless keys ascend."""
+        deleted, aborted = row_masks(stripe.keys, self.deleted, self.unit.write_ids)
+        keys, current = stripe.keys.ids()
+        if not keys.ascending():
+            raise stripe.keys.not_ascending()
+        stripe.keys.forget()
+        self.matched += count_set(deleted)
+        keep = kept_mask(deleted, aborted)
+        return KeptRows(
+            stripe=stripe.keys,
+            keep=keep,
+            keys=keys if keep is None else keys.select(keep),
+            current=current if keep is None else filter_values(current, keep),
+        )
 
     def write_rows(self, parts: Sequence[KeptRows], timezone: str, keys: KeyRange, order: Longs | None = None) -> None:
         """Append a stripe of rows, with its first and last key; `order` as for `encode_rows`."""
@@ -507,26 +523,6 @@ class BucketWriter:
         for reason, is_fault in faults.items():
             if is_fault:
                 raise CorruptError(f"Cannot publish {unit.directory}/{unit.file_name}: {reason}; nothing was changed")
-
-
-def kept_rows(stripe: InputStripe, unit: Unit, deleted: Keys, bucket: BucketWriter) -> KeptRows:
-    """Return the rows of a stripe that stay; add the number of those in the delete set to the bucket's `matched`.
-
-    Raises RefusedError for keys that do not ascend.
-    """
-    deleted_rows, aborted = row_masks(stripe.keys, deleted, unit.write_ids)
-    keys, current = stripe.keys.ids()
-    if not keys.ascending():
-        raise stripe.keys.not_ascending()
-    stripe.keys.forget()
-    bucket.matched += count_set(deleted_rows)
-    keep = kept_mask(deleted_rows, aborted)
-    return KeptRows(
-        stripe=stripe.keys,
-        keep=keep,
-        keys=keys if keep is None else keys.select(keep),
-        current=current if keep is None else filter_values(current, keep),
-    )
 
 
 EVENTS_PER_STRIPE = 2_000_000

@@ -167,12 +167,12 @@ def refused(
 
 def changed_parts(monkeypatch: pytest.MonkeyPatch, change: Callable[[Any, Any], Any]) -> None:
     """Every rewritten input stripe goes through `change(part, written)`."""
-    true = UNIT.kept_rows
+    true = UNIT.BucketWriter.kept_rows
 
-    def part(stripe: Any, unit: Any, deleted: Keys, written: Any) -> Any:
-        return change(true(stripe, unit, deleted, written), written)
+    def part(written: Any, stripe: Any) -> Any:
+        return change(true(written, stripe), written)
 
-    monkeypatch.setattr(UNIT, "kept_rows", part)
+    monkeypatch.setattr(UNIT.BucketWriter, "kept_rows", part)
 
 
 def _with_keep(part: Any, keep: Any) -> Any:
@@ -195,8 +195,10 @@ def test_a_row_dropped_too_many(table: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_delete_that_is_not_applied(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    true = UNIT.kept_rows
-    monkeypatch.setattr(UNIT, "kept_rows", lambda stripe, unit, _, written: true(stripe, unit, Keys.empty(), written))
+    true = UNIT.BucketWriter.kept_rows
+    monkeypatch.setattr(
+        UNIT.BucketWriter, "kept_rows", lambda written, stripe: true(replace(written, deleted=Keys.empty()), stripe)
+    )
     refused(table, "less 3 deleted less 0 aborted are not 80 rows out")
 
 

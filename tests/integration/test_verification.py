@@ -123,8 +123,8 @@ Patch = pytest.MonkeyPatch
 
 
 def _parts(patch: Patch, change: Callable[[Any], Any]) -> None:
-    true = UNIT.kept_rows
-    patch.setattr(UNIT, "kept_rows", lambda *given: change(true(*given)))
+    true = UNIT.BucketWriter.kept_rows
+    patch.setattr(UNIT.BucketWriter, "kept_rows", lambda *given: change(true(*given)))
 
 
 def unnoticed(patch: Patch, fault: Callable[[Patch], None]) -> None:
@@ -146,8 +146,10 @@ def a_row_is_lost(patch: Patch) -> None:
 
 
 def deletes_are_ignored(patch: Patch) -> None:
-    true = UNIT.kept_rows
-    patch.setattr(UNIT, "kept_rows", lambda stripe, unit, _, written: true(stripe, unit, Keys.empty(), written))
+    true = UNIT.BucketWriter.kept_rows
+    patch.setattr(
+        UNIT.BucketWriter, "kept_rows", lambda written, stripe: true(replace(written, deleted=Keys.empty()), stripe)
+    )
 
 
 def another_row_is_deleted(patch: Patch) -> None:
