@@ -27,7 +27,7 @@ from acidlib.waiting import Piece
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Costs:
-    """Seconds that things take, and bytes a second of a rewrite; `docs/speed.md` says where they come from.
+    """Seconds that things take, and bytes a second of a rewrite; `tests/bench/README.md` says where they come from.
 
     taking         the next place is taken from the queue, in the thread of the scheduler
     begin, end     CPU of the driver before a place's tasks, and after them
