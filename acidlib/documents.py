@@ -8,6 +8,7 @@ import ast
 import inspect
 import re
 import textwrap
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import is_dataclass
 from itertools import groupby
@@ -40,7 +41,7 @@ TOML, OPTIONS = ROOT / "conf" / "acidlib.toml", ROOT / "docs" / "options.md"
 MONITORING, JSON = ROOT / "docs" / "monitoring.md", ROOT / "docs" / "json.md"
 JOBS: Mapping[str, click.Command] = {job.name: job.load() for job in launch.JOBS}
 DOCUMENTS: Mapping[str, type] = {
-    "every document": RunHead,
+    "Every document": RunHead,
     "major_compact, minor_compact": CompactionsDocument,
     "initiator": DecisionsDocument,
     "cleaner": CleaningsDocument,
@@ -50,9 +51,11 @@ DOCUMENTS: Mapping[str, type] = {
     "show_compactions": RequestsDocument,
     "doctor": ChecksDocument,
     "status": StatusDocument,
-    "errors": ErrorDocument,
+    "Errors": ErrorDocument,
 }
 """What documents have after the head, which all have, by the names of their jobs."""
+_OFTEN = 3
+"""A field that objects of so many types have alike is described once."""
 
 _TOML_HEAD = """\
 # Settings of the compaction engine, under Hive's own property names. Every line below is the default, commented out.
@@ -80,10 +83,8 @@ def monitoring_text(document: str) -> str:
 
 
 def json_page(document: str) -> str:
-    """Return the text of docs/json.md with its tables made again. ValueError if a section mark is missing."""
-    for name, kind in DOCUMENTS.items():
-        document = _with_section(document, name, _field_tables(kind))
-    return document
+    """Return the text of docs/json.md with its lists made again. ValueError if a section mark is missing."""
+    return _with_section(document, "fields", _documents())
 
 
 def _with_section(document: str, name: str, lines: Iterable[str]) -> str:
@@ -137,31 +138,58 @@ def _metric_table() -> Iterator[str]:
         yield _row(f"`{metric.name}`", labels, metric.help, hives)
 
 
-def _field_tables(kind: type) -> Iterator[str]:
-    """Yield a table of fields for each object in documents of a type; objects of one type have one table."""
-    objects: dict[type, list[str]] = {}
-    tables: list[tuple[list[str], Iterable[tuple[str, str]]]] = []
+def _common_fields() -> Sequence[tuple[str, str]]:
+    """Return the fields, with their sentences, that objects of several types have alike."""
+    kinds = dict.fromkeys(kind for document in DOCUMENTS.values() for kind in _paths_of(document))
+    counts = Counter(field for kind in kinds for field in _described(kind))
+    fields = [field for field, count in counts.items() if count >= _OFTEN]
+    sentences = [sentence for _, sentence in fields]
+    return sorted(fields, key=lambda field: sentences.index(field[1]))
+
+
+def _paths_of(kind: type) -> Mapping[type, Sequence[str]]:
+    """Return the types of the objects in documents of a type, each with the paths at which they stand."""
+    paths_of: dict[type, list[str]] = {}
 
     def find(kind: type, path: str) -> None:
-        objects.setdefault(kind, []).append(path)
-        for name, hint in get_type_hints(kind, include_extras=True).items():
-            below = f"{path.rstrip('.')}.{name}"
-            for keys in getattr(hint, "__metadata__", ()):  # of a dictionary, with their meaning
-                tables.append(([below], [(f"`{key}`", meaning) for key, meaning in keys.items()]))
+        paths_of.setdefault(kind, []).append(path)
+        for name, hint in get_type_hints(kind).items():
             for inner, is_listed in _objects_in(hint):
-                find(inner, below + "[]" * is_listed)
+                find(inner, f"{path.rstrip('.')}.{name}" + "[]" * is_listed)
 
     find(kind, ".")
-    tables = [(paths, _described(of)) for of, paths in objects.items()] + tables
-    for number, (paths, rows) in enumerate(tables):
-        yield from (*([""] if number else []), f"### {', '.join(f'`{path}`' for path in paths)}", "")
-        yield from ("| Field | Meaning |", "|---|---|")
-        for meaning, alike in groupby(rows, key=itemgetter(1)):
-            yield _row(", ".join(names for names, _ in alike), meaning)
+    return paths_of
+
+
+def _documents() -> Iterator[str]:
+    """Yield the common fields, and those of each document, as lists below headings."""
+    common = _common_fields()
+    yield from ("## Common fields", "", *_listed(common))
+    for title, document in DOCUMENTS.items():
+        yield from ("", f"## {title}")
+        for kind, paths in _paths_of(document).items():
+            yield from ("", _heading(paths), "")
+            fields = list(_described(kind))
+            if shared := [f"`{name}`" for name, sentence in fields if (name, sentence) in common]:
+                yield f"- {', '.join(shared)}: [common](#common-fields)."
+            yield from _listed(field for field in fields if field not in common)
+            for name, hint in get_type_hints(kind, include_extras=True).items():
+                for keys in getattr(hint, "__metadata__", ()):  # of a dictionary, with their meaning
+                    yield from ("", _heading([f"{path}.{name}" for path in paths]), "", *_listed(keys.items()))
+
+
+def _heading(paths: Iterable[str]) -> str:
+    return f"### {', '.join(f'`{path}`' for path in paths)}"
+
+
+def _listed(rows: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """Yield a line for each sentence, with the names that it is about."""
+    for sentence, alike in groupby(rows, key=itemgetter(1)):
+        yield f"- {', '.join(f'`{name}`' for name, _ in alike)}: {sentence}"
 
 
 def _described(kind: type) -> Iterator[tuple[str, str]]:
-    """Yield the fields of a dataclass with the sentence that stands below them in its source."""
+    """Yield the fields of a dataclass, each with the sentence about it, which stands below it in its source."""
     for of in reversed(kind.__mro__):
         names: list[str] = []
         if not is_dataclass(of):
@@ -171,9 +199,9 @@ def _described(kind: type) -> Iterator[tuple[str, str]]:
         for node in definition.body:
             match node:
                 case ast.AnnAssign(target=ast.Name(id=name)):
-                    names.append(f"`{name}`")
+                    names.append(name)
                 case ast.Expr(value=ast.Constant(value=str(sentence))) if names:
-                    yield ", ".join(names), " ".join(sentence.split())
+                    yield from ((name, " ".join(sentence.split())) for name in names)
                     names.clear()
 
 

@@ -51,15 +51,14 @@ class Outcome(enum.StrEnum):
 
 
 COMPACTION_OUTCOMES = {
-    Outcome.PLANNED: "In a dry run: it would be done.",
-    Outcome.READY_FOR_CLEANING: "Done; the cleaner has to remove the obsolete files now.",
-    Outcome.SUCCEEDED: "Done, and there is nothing to clean.",
-    Outcome.ALREADY_COMPACT: "There is nothing to merge: a base and no delta, for example. Nothing is wrong.",
+    Outcome.PLANNED: "A dry run would do it.",
+    Outcome.READY_FOR_CLEANING: "Done; the cleaner has to remove the obsolete files.",
+    Outcome.SUCCEEDED: "Done; nothing has to be cleaned.",
+    Outcome.ALREADY_COMPACT: "There is nothing to merge, such as a base without deltas.",
     Outcome.REFUSED: "It makes no sense or is not supported.",
     Outcome.FAILED: "It could not be done.",
-    Outcome.CONFLICT: "Another run or writer was there.",
-    Outcome.SKIPPED: "Left alone, by `--idle` for example; of a queue that is drained also what another run of this "
-    "engine has.",
+    Outcome.CONFLICT: "Another run or writer was at work there.",
+    Outcome.SKIPPED: "Left alone, by `--idle` for example, or because another run of this engine has the request.",
 }
 """Outcomes of compactions, with their meaning."""
 DECISION_OUTCOMES = (Outcome.DUE, Outcome.LEFT_ALONE, Outcome.REFUSED, Outcome.HELD_BACK, Outcome.FAILED)
@@ -113,14 +112,13 @@ class Verification:
     """The share of the buckets that was asked for, the buckets that were compared, and the number of all."""
     rows: int = 0
     events: int = 0
-    """Rows and delete events that are the same as before: of a major the visible rows, of a minor those of its deltas.
-    """
+    """Rows and delete events that are the same as before."""
     before: Texts = ()
     now: Texts = ()
     """The directories that were read on either side."""
     seconds: float = 0.0
     ratio: float | None = None
-    """Inside the tasks, summed; how many times `rewrite_seconds` that is."""
+    """The time inside the tasks, summed, and how many times `rewrite_seconds` that is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,9 +128,7 @@ class Statistics:
     written: Texts = ()
     """Names of the parameters that were changed; none where all were right."""
     reason: str | None = None
-    """Why nothing was written, where [that could not be](operations.md#statistics); else null. The compaction has
-    succeeded all the same.
-    """
+    """Why [they could not be written](operations.md#statistics), although the compaction has succeeded; else null."""
     files: int | None = None
     bytes: int | None = None
     rows: int | None = None
@@ -156,7 +152,7 @@ class ResultFile:
     empty_files: Texts
     """Inputs that count as empty: of zero bytes, or of rolled back transactions and not readable."""
     actions: tuple[PlannedAction, ...]
-    """The treatment, done or planned, of the stripes of the inputs."""
+    """How the stripes of the inputs are treated."""
 
     @staticmethod
     def of(unit: UnitResult) -> ResultFile:
@@ -186,20 +182,18 @@ class CompactionResult(OfPlace, Reasoned):
     """The outcome of a compaction at one table or partition."""
 
     id: int | None = None
-    """The id of the request in the queue; null without a request: in a dry run, and for places that were compact
-    already.
-    """
+    """The id of the request; null without one."""
     database: str
     table: str
     location: str
     partition: str | None
-    """The place; `partition` is null for a table without partitions."""
+    """The place."""
     type: str
-    """The kind that was run: `major`, `minor` or `rebalance`."""
+    """`major`, `minor` or `rebalance`, as it was run."""
     state: Outcome
     """`planned`, `ready for cleaning`, `succeeded`, `already compact`, `refused`, `failed`, `conflict` or `skipped`."""
     reason: str
-    """The reason for doing it, for doing it in this way, or for not doing it."""
+    """Why."""
     publication: str | None = None
     """`one rename`, `two renames` or `commit`; on S3 `completed uploads`, or planned `file by file`."""
     write_ids: WriteIdRange = WriteIdRange()
@@ -207,15 +201,14 @@ class CompactionResult(OfPlace, Reasoned):
     inputs: Texts = ()
     """Names of directories."""
     empty_files: Texts = ()
-    """Inputs of zero bytes; they count as empty, as in Hive."""
+    """Inputs of zero bytes, which count as empty."""
     notes: Texts = ()
-    """Facts about the reading of inputs, such as columns of other names."""
+    """A list of texts."""
     output_directories: Texts = ()
-    """Names of directories. None, and ready for cleaning: there was nothing to merge, but something obsolete to remove.
-    """
+    """Names of directories; empty if there was nothing to merge, but something obsolete to remove."""
     deltas_before: int | None = None
     deltas_after: int | None = None
-    """The number of deltas that a reader has to merge; in a dry run the expected number. `null` after a failure."""
+    """The number of deltas that a reader has to merge; null after a failure."""
     bytes_in: int | None = None
     bytes_out: int | None = None
     """Bytes of the inputs, and of the results."""
@@ -223,7 +216,7 @@ class CompactionResult(OfPlace, Reasoned):
     rows_deleted: int | None = None
     rows_aborted: int | None = None
     rows_out: int | None = None
-    """Rows read, left out as deleted, left out as rolled back, kept. `null` where rows of a format are not counted."""
+    """Rows read, left out as deleted, left out as rolled back, kept; null where rows of a format are not counted."""
     events_in: int | None = None
     events_aborted: int | None = None
     duplicate_events: int | None = None
@@ -238,21 +231,19 @@ class CompactionResult(OfPlace, Reasoned):
     end_ms: int | None = None
     """When it was begun and ended."""
     seconds: float | None = None
-    """From claim to published and verified, without the start of Spark and of its first Python worker."""
+    """From the claim to the end, without the start of Spark and of its first Python worker."""
     rewrite_seconds: float | None = None
-    """Inside the tasks, summed."""
+    """The time inside the tasks, summed."""
     verification: Verification | None = None
-    """The comparison by `--verify`; null without one, or if `reason` names the difference."""
+    """The comparison by `--verify`; null without one, or if `reason` names a difference."""
     unverified: bool = False
-    """Whether the result could not be verified, or its place is in quarantine because an earlier one could not: the
-    exit status is 3.
-    """
+    """Whether this result, or an earlier one that keeps the place in quarantine, could not be verified."""
     statistics: Statistics | None = None
-    """The statistics that the metastore got after the compaction; null in a dry run, without a metastore, without a
-    compaction, and with `hive.compactor.gather.stats=false`.
+    """The statistics that the metastore got; null in a dry run, without a metastore, if nothing was compacted, and with
+    `hive.compactor.gather.stats=false`.
     """
     files: tuple[ResultFile, ...] | None = None
-    """The steps, done or planned, for each file of the result."""
+    """One entry per file of the result, done or planned."""
 
     def with_work(self, units: Sequence[UnitResult] | None, verification: Verification | None) -> CompactionResult:
         """Return the result with the files of units and sums over them, and with what a second reader found."""
@@ -301,9 +292,9 @@ class InitiatorResult(OfPlace, Reasoned):
     location: str
     """The place."""
     type: str | None = None
-    """By the thresholds `major` or `minor`; null: nothing to do."""
+    """`major` or `minor`, by the thresholds; null if there is nothing to do."""
     queued: int | None = None
-    """The id of the new request; null where none was made."""
+    """The id of the new request, or null."""
     reason: str
     """Why."""
     base_bytes: int | None = None
@@ -317,9 +308,8 @@ class InitiatorResult(OfPlace, Reasoned):
     threshold_source: str | None = None
     """The threshold that decided, the setting it is, and where it comes from."""
     outcome: Outcome
-    """`due` (it is queued, unless this is a dry run), `left alone`, `refused` (no compaction can be made of it until
-    its owner changes it: a worker would refuse it, or its directory is gone), `held back` (the last compactions
-    failed) or `failed` (the next run may do better).
+    """`due`, `left alone`, `refused` (it cannot be compacted until its owner changes something), `held back` (its last
+    compactions failed) or `failed` (the next run may succeed).
     """
     failed: bool = field(init=False)
     """Whether `outcome` is `failed`."""
@@ -337,9 +327,9 @@ class RemovedPath(Reasoned):
     bytes: int
     """A directory or file, and its size."""
     reason: str
-    """Why it may go."""
+    """Why."""
     moved_to: str | None = None
-    """With `--trash`, the new path; else null."""
+    """With `--trash` the new path; else null."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -349,7 +339,7 @@ class Waiting:
     subject: str
     """A path below the location, or a request."""
     reason: str
-    """The reason for waiting."""
+    """Why."""
 
     def __str__(self) -> str:
         return f"{self.subject}: {self.reason}"
@@ -360,30 +350,27 @@ class CleaningResult(OfPlace, Reasoned):
     """The outcome of a cleaning for one request, or of the litter of one place."""
 
     id: int | None = None
-    """The id of the request; null for litter, and for files of rolled back transactions."""
+    """The id of the request; null without one."""
     database: str
     table: str
     partition: str | None
     location: str
-    """The place; empty, with `failed`, if the run could not go on after it had cleaned others."""
+    """The place."""
     state: Outcome
-    """`succeeded`, `ready for cleaning` (it waits, or something is left), `refused` (with Hive 4: `NO_CLEANUP` is set,
-    and the request has ended), `failed`, `conflict` or `planned`.
+    """`succeeded`, `ready for cleaning` (it waits, or something is left), `refused` (Hive 4: `NO_CLEANUP` is set, and
+    the request has ended), `failed` (without a place: the run could not go on), `conflict` or `planned`.
     """
     reason: str = ""
     """Why."""
     bytes_removed: int = field(init=False)
-    """The bytes that were or would be removed, without those moved to a trash."""
     bytes_moved: int = field(init=False)
-    """The bytes that were moved to a trash, where they take space until it is emptied."""
+    """Bytes that were removed, or in a dry run would be, and those that were moved to a trash."""
     removed: tuple[RemovedPath, ...] = ()
-    """The paths that were or would be removed."""
+    """What was removed, or would be."""
     blocked: Texts = field(init=False)
-    """A list of texts: what stays, and why: what it waits for and until when, where that is known, or that only its
-    owner may remove it.
-    """
+    """What stays, and why, as texts."""
     waiting: tuple[Waiting, ...] = ()
-    """The same as a list of objects."""
+    """The same as objects."""
 
     def __post_init__(self) -> None:
         Reasoned.__post_init__(self)
@@ -398,26 +385,25 @@ class UndoResult(OfPlace, Reasoned):
     """The outcome of the undo of one compaction."""
 
     id: int
-    """The id of the request."""
+    """The id of the request; null without one."""
     database: str
     table: str
     partition: str | None
     location: str
     """The place."""
     type: str
-    """The kind of the compaction: `major` or `minor`."""
+    """`major` or `minor`."""
     state: Outcome
     """`undone`, `already undone`, `planned`, `refused`, `conflict` or `failed`."""
     reason: str
-    """Why, and by whom."""
+    """Why."""
     result: Texts = ()
-    """Names of the directories that were or would be moved."""
+    """Names of the directories that are moved."""
     moved_to: str | None = None
-    """The directory of the place in which they are then; null where nothing is moved."""
+    """The directory that they are moved into, or null."""
     inputs: Texts = ()
-    """Names of the directories that readers read in their place."""
     originals: Texts = ()
-    """Paths of the original files that they read beside these."""
+    """The directories, and the original files, that readers read instead."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -425,16 +411,17 @@ class Cancellation(OfPlace, Reasoned):
     """The outcome of the cancellation of one named request."""
 
     id: int
-    """The id of the request."""
+    """The id of the request; null without one."""
     database: str | None = None
     table: str | None = None
     partition: str | None = None
+    """The place."""
     type: str | None = None
-    """The place and kind of the request; null if there is no such request."""
+    """The kind of the request."""
     state: Outcome
-    """`cancelled`; `planned` in a dry run; `refused`: it does not wait; `missing`: there is none."""
+    """`cancelled`, `planned` in a dry run, `refused` (it does not wait) or `missing` (there is no such request)."""
     reason: str
-    """Why, and what to do."""
+    """Why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -442,30 +429,29 @@ class ShownRequest(OfPlace):
     """A request as Hive's SHOW COMPACTIONS has it, and where its place lies."""
 
     id: int
-    """The id of the request."""
+    """The id of the request; null without one."""
     database: str
     table: str
     partition: str | None
     """The place."""
     type: str
-    """`MAJOR`, `MINOR` or another type of Hive's, as Hive writes it."""
+    """As Hive writes it, such as `MAJOR`."""
     state: str
-    """As Hive of the metastore's generation calls it; `undone` for a compaction whose result was taken back."""
+    """As Hive of the metastore's version calls it; `undone` for a compaction whose result was taken back."""
     worker_host: str | None
     worker: str | None
-    """The worker; a worker of ours is called `acidlib-` and its run."""
+    """The worker; the name of one of ours is `acidlib-` and its run."""
     enqueue_ms: int | None
     start_ms: int | None
-    """When it was queued and begun."""
     duration_ms: int | None
-    """From its start to its end."""
+    """When it was queued and begun, and how long it took."""
     hadoop_job_id: str | None
     """The job of Hive's own compactor."""
     error_message: str | None
     """Why it failed, was refused or was not initiated."""
     initiator_host: str | None
     initiator: str | None
-    """The host and program that queued it."""
+    """What queued it."""
     pool: str | None
     """The pool of Hive 4."""
     txn_id: int | None
@@ -473,9 +459,9 @@ class ShownRequest(OfPlace):
     commit_ms: int | None
     """The compaction's transaction, the highest transaction at its commit, and the time of the commit."""
     highest_write_id: int | None
-    """Up to which write id it looked."""
+    """The highest write id that it considered."""
     location: str | None
-    """Where the place lies, as far as the queue knows; else null."""
+    """Where the place lies; null where the queue does not say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -484,13 +470,13 @@ class ShownBlocker:
 
     request_id: int
     name: str
-    """The request, and its place."""
+    """The request that waits, and its place."""
     kind: str
     """`transaction` or `lock`."""
     id: int
     user: str
     host: str
-    """Id, user and host of the transaction or lock."""
+    """Those of the transaction or lock."""
     age_ms: int | None
     """How old it is."""
 
@@ -500,24 +486,22 @@ class ShownPart:
     """A directory of a place, or a file that lies in none, as readers see it."""
 
     path: str
-    """In the place."""
+    """Below the place."""
     kind: str
     """`base`, `delta`, `delete delta`, `original file`, `other directory`, `hidden directory` or `hidden file`."""
     first_write_id: int | None
     last_write_id: int | None
-    """By its name."""
+    """The write ids in its name."""
     reader: str
     """`read`, `obsolete`, `aborted`, `not read` or `hidden`."""
     why: str
-    """The reason."""
+    """Why."""
     files: int
-    """The files that readers take for data."""
+    """How many files readers take for data."""
     bytes: int
     """Bytes of all files; 0 for hidden directories, which are not listed."""
     rows: int | None
-    """Rows of its files, deleted and rolled back ones included; in a delete delta the number of events. Null if the
-    format does not tell.
-    """
+    """Rows of its files, deleted and rolled back ones included; in a delete delta its events. Null if not counted."""
     damage: str | None
     """Why a file cannot be read."""
 
@@ -532,16 +516,16 @@ class ShownPlace(OfPlace):
     location: str
     """The place."""
     hive_version: int | None = None
-    """3 or 4: whose rules hold."""
+    """3 or 4: the Hive whose rules hold."""
     high_water_mark: int | None = None
-    """The last write id that a reader knows of; null where all are committed, as was stated."""
+    """The last write id that a reader knows of; null where all are stated as committed."""
     open_write_ids: tuple[int, ...] = ()
     aborted_write_ids: tuple[int, ...] = ()
-    """Below it, of transactions that still run and that were rolled back."""
+    """Write ids below it whose transactions still run, and that were rolled back."""
     error: str | None
-    """Why a reader cannot read the place, or why it cannot be shown."""
+    """Why the place cannot be read or shown, or null."""
     parts: tuple[ShownPart, ...] = ()
-    """One entry per directory, and per file that lies in none. What is read comes first."""
+    """One entry per directory, and per file outside of them. What is read comes first."""
 
 
 class CheckState(enum.StrEnum):
@@ -558,13 +542,13 @@ class Check:
     """One line of a doctor."""
 
     name: str
-    """The thing that was checked."""
+    """What was checked."""
     state: CheckState
-    """`ok`, `note` (it works, and something should be known), `wrong`, or `unchecked`."""
+    """`ok`, `note`, `wrong` or `unchecked`."""
     found: str
-    """How it is, or why it was not looked at."""
+    """How it is, or why it was not checked."""
     advice: str = ""
-    """What to do about it; empty if there is nothing to do."""
+    """What to do about it, or an empty text."""
 
 
 # --- documents --------------------------------------------------------------------------------------------------------
@@ -575,13 +559,11 @@ class Head:
     """The beginning of every document."""
 
     job: str
-    """The name of the job."""
     version: str
-    """The version of this program."""
+    """The name of the job, and the version of this program."""
     run_id: str | None = None
-    """The id of this run, in the [log lines](operations.md#what-a-run-prints); its name in the queue begins with it;
-    null for `cancel`, `show_compactions`, `show_place` and `doctor`, which do no work of their own, and after an
-    error.
+    """The id of this run in [log lines](operations.md#what-a-run-prints), and the beginning of its name in the queue.
+    Null after an error, and for `cancel`, `show_compactions`, `show_place` and `doctor`.
     """
 
 
@@ -591,7 +573,7 @@ class StatedSetting:
 
     name: str
     value: str
-    """By Hive's name where it has one; durations in milliseconds."""
+    """Its name, and its value; durations are in milliseconds."""
     source: str
     """`hive-site.xml`, `metastore-site.xml`, `acidlib.toml` or `--set`."""
 
@@ -602,10 +584,10 @@ class RunHead(Head):
 
     start_ms: int
     end_ms: int
-    """When the run began and ended."""
+    """When it was begun and ended."""
     application_id: str | None = None
     tracking_url: str | None = None
-    """The id of Spark's application, and the page that shows it; null if Spark had nothing to do."""
+    """The id and the page of Spark's application; null if Spark had nothing to do."""
     settings: tuple[StatedSetting, ...] = ()
     """The settings that are not at their defaults."""
 
@@ -622,7 +604,6 @@ class CompactionTotals:
     rows_deleted: int
     rows_aborted: int
     rows_out: int
-    """Sums, without those that are not known."""
     events_in: int
     events_aborted: int
     duplicate_events: int
@@ -631,7 +612,7 @@ class CompactionTotals:
     bytes_rewritten: int
     stripes_copied: int
     stripes_rewritten: int
-    """Sums."""
+    """Sums of what is known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -639,13 +620,13 @@ class DecisionTotals:
     """Counts of an initiator."""
 
     looked_at: int
-    """Places."""
+    """How many places."""
     queued: int
-    """New requests."""
+    """How many new requests."""
     refused: int
     held_back: int
     failed: int
-    """Places with this `outcome`."""
+    """How many places with this `outcome`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -653,9 +634,9 @@ class CleaningTotals:
     """Sums over cleanings."""
 
     requests: int
-    """Entries."""
+    """How many entries there are."""
     succeeded: int
-    """Entries in that state."""
+    """How many of them have succeeded."""
     bytes_removed: int
     bytes_moved: int
     """Their sums."""
@@ -666,9 +647,9 @@ class PlaceTotals:
     """Counts of places that are shown."""
 
     places: int
-    """Entries."""
+    """How many entries there are."""
     damaged: int
-    """Entries of which not all can be read."""
+    """How many of them cannot be read in full."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -706,7 +687,7 @@ class CompactionsDocument:
     compactions: Sequence[CompactionResult]
     """One entry per partition or table."""
     totals: CompactionTotals
-    """Sums over all of them."""
+    """Counts and sums over the entries."""
     notes: Texts
     """A list of texts."""
 
@@ -718,7 +699,7 @@ class DecisionsDocument:
     decisions: Sequence[InitiatorResult]
     """One entry per partition or table that was looked at."""
     totals: DecisionTotals
-    """Counts."""
+    """Counts and sums over the entries."""
     notes: Texts
     """A list of texts."""
 
@@ -728,11 +709,11 @@ class CleaningsDocument:
     """What `cleaner` has after its head."""
 
     cleanings: Sequence[CleaningResult]
-    """One entry per request, per place with litter or orphans, or (Hive 4) per place where rolled back transactions are
-    cleaned after.
+    """One entry per request, per place with litter or orphans, and with Hive 4 per place that is cleaned after rolled
+    back transactions.
     """
     totals: CleaningTotals
-    """Sums."""
+    """Counts and sums over the entries."""
     notes: Texts
     """A list of texts."""
 
@@ -744,7 +725,7 @@ class PlacesDocument:
     places: tuple[ShownPlace, ...]
     """One entry per partition or table."""
     totals: PlaceTotals
-    """Counts."""
+    """Counts and sums over the entries."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -752,7 +733,7 @@ class UndoDocument:
     """What `undo` has after its head."""
 
     undo: UndoResult
-    """The result."""
+    """The one entry."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -760,9 +741,9 @@ class CancellationsDocument:
     """What `cancel` has after its head."""
 
     cancellations: tuple[Cancellation, ...]
-    """An entry for each request that was named, in that order."""
+    """One entry per request that was named, in that order."""
     totals: CancellationTotals
-    """How many."""
+    """Counts and sums over the entries."""
 
     @staticmethod
     def of(results: Sequence[Cancellation]) -> CancellationsDocument:
@@ -778,11 +759,11 @@ class RequestsDocument:
     """What `show_compactions` has after its head."""
 
     compactions: tuple[ShownRequest, ...]
-    """One entry per request, newest first."""
+    """One entry per request, newest first, with the columns of Hive's `SHOW COMPACTIONS`."""
     blockers: tuple[ShownBlocker, ...] | UnsetType = UNSET
-    """With `--blockers` only: what keeps requests from being cleaned."""
+    """The transactions and locks that keep requests from being cleaned; only with `--blockers`."""
     totals: RequestTotals
-    """A count."""
+    """Counts and sums over the entries."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -790,9 +771,9 @@ class ChecksDocument:
     """What `doctor` has after its head."""
 
     checks: tuple[Check, ...]
-    """One entry per line."""
+    """One entry per check."""
     totals: CheckTotals
-    """Counts."""
+    """Counts and sums over the entries."""
 
     @staticmethod
     def of(checks: Sequence[Check]) -> ChecksDocument:

@@ -89,11 +89,11 @@ class Finding(OfPlace, Reasoned):
     table: str | None = None
     partition: str | None = None
     location: str | None = None
-    """The place of the finding; all null if it is about no table."""
+    """The place."""
     reason: str
-    """One line."""
+    """Why."""
     setting: str | None = None
-    """The limit that was passed; null where no setting says so."""
+    """The setting whose limit was passed, or null."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,12 +101,12 @@ class StateFigures:
     """The requests in one state."""
 
     state: str
-    """As Hive of the metastore's generation calls it."""
+    """As Hive of the metastore's version calls it."""
     count: int
     """How many requests."""
     oldest_age: float | None
     oldest_place: str | None
-    """The oldest that is initiated, working or ready for cleaning; null for states of the history."""
+    """The oldest of them; null for states of the history."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +124,7 @@ class PlaceFigures(OfPlace):
     base_bytes: int = 0
     delta_bytes: int = 0
     ratio: float | None = None
-    """Bytes of the base and of the deltas, and these through those; null without a base."""
+    """Bytes of the base and of the deltas, and the ratio of deltas to base; null without a base."""
     obsolete: int = 0
     obsolete_bytes: int = 0
     """Directories and files that no reader needs any more, and their bytes."""
@@ -144,10 +144,9 @@ class TableFigures:
     """One entry for each state."""
     failed_in_a_row: int = 0
     failed_place: str | None = None
-    """The longest row of failures at one place, and which."""
     refused_in_a_row: int = 0
     refused_place: str | None = None
-    """The same for refusals."""
+    """The most failures, and refusals, in a row at one place, and which place that is."""
     blockers: int = 0
     """How many entries of `blockers` there are."""
     aborted_write_ids: int | None = None
@@ -158,9 +157,9 @@ class TableFigures:
     most_deltas: tuple[PlaceFigures, ...] = ()
     worst_ratio: tuple[PlaceFigures, ...] = ()
     most_obsolete: tuple[PlaceFigures, ...] = ()
-    """The five places with most of it among those that were listed."""
+    """The five worst of the listed places."""
     obsolete_bytes: int | None = None
-    """Bytes that wait for cleaning there."""
+    """Bytes that wait for cleaning in the listed places."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,9 +169,9 @@ class Transaction:
     id: int
     user: str
     host: str
-    """Id, user and host of the transaction."""
+    """Those of the transaction or lock."""
     age: float | None
-    """Since it was begun."""
+    """How old it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,14 +194,15 @@ class CleaningBlocker(OfPlace):
     database: str
     table: str
     partition: str | None
-    """The request, and its place."""
+    """The request that waits, and its place."""
     kind: str
     """`transaction` or `lock`."""
     id: int
     user: str
     host: str
+    """Those of the transaction or lock."""
     age: float | None
-    """Id, user, host and age of the transaction or lock."""
+    """How old it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,11 +214,11 @@ class StatusDocument:
     findings: tuple[Finding, ...]
     """The problems, worst first, then by name."""
     totals: TableFigures
-    """Figures of all."""
+    """Figures of all tables."""
     tables: tuple[TableFigures, ...]
     """The same for each table, the worst first."""
     transactions: Transactions | None = None
-    """Open and aborted ones; null without a metastore."""
+    """Those of the metastore; null without one."""
     blockers: tuple[CleaningBlocker, ...] | None = None
     """The transactions and locks that keep requests from being cleaned; null without a metastore."""
     notes: Texts = ()

@@ -313,7 +313,7 @@ class PlannedAction:
     aborted: int
     """Rows of them that are left out, as deleted and as rolled back."""
     reason: str
-    """Why they are copied or rewritten."""
+    """Why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

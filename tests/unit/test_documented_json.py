@@ -117,13 +117,13 @@ def sections(text: str, marks: str) -> dict[str, str]:
     return dict(zip(parts[1::2], parts[2::2], strict=True))
 
 
-def first_cells(text: str, header: str) -> list[str]:
-    """What stands in backticks in the first column of the tables with a header."""
-    tables = re.findall(rf"^\| {header} \|.*\n\|---.*\n((?:\|.*\n)+)", text, flags=re.MULTILINE)
-    return [name for table in tables for row in table.splitlines() for name in re.findall("`(.+?)`", row.split("|")[1])]
-
-
 JSON = sections(OPTIONS.with_name("json.md").read_text(), "##")
+
+
+def listed(text: str) -> list[str]:
+    """What stands in backticks before the colon of the items of a list."""
+    items = re.findall(r"^- ((?:`[^`]+`(?:, )?)+): ", text, flags=re.MULTILINE)
+    return [name for item in items for name in re.findall("`(.+?)`", item)]
 
 
 def described(title: str) -> list[tuple[str, str]]:
@@ -131,8 +131,14 @@ def described(title: str) -> list[tuple[str, str]]:
         (path, name)
         for paths, text in sections(JSON[title], "###").items()
         for path in re.findall("`(.+?)`", paths)
-        for name in first_cells(text, "Field")
+        for name in listed(text)
     ]
+
+
+def test_what_is_called_a_common_field_is_described_as_one() -> None:
+    common = set(listed(JSON["Common fields"]))
+    named = re.findall(r"^- (.+): \[common\]", "".join(JSON.values()), flags=re.MULTILINE)
+    assert {name for names in named for name in re.findall("`(.+?)`", names)} == common != set()
 
 
 @pytest.mark.parametrize("title", PRODUCED)
@@ -173,11 +179,11 @@ def test_every_kind_of_error_is_described() -> None:
             yield child.kind
             yield from kinds(child)
 
-    assert set(first_cells(JSON["Errors"], "`kind`")) == {*kinds(AcidError), "interrupted"}
+    assert set(listed(JSON["Values of `kind` of an error"])) == {*kinds(AcidError), "interrupted"}
 
 
 def test_every_kind_of_trouble_is_described() -> None:
-    described = first_cells(JSON["status"], "`trouble`")
+    described = listed(JSON["Values of `trouble`"])
     assert len(set(described)) == len(described)
     assert set(described) == {trouble.value for trouble in FindingKind}
 
@@ -192,5 +198,5 @@ def test_every_kind_of_trouble_is_described() -> None:
 )
 def test_every_state_is_named(title: str, entry: str, states: Iterable[Outcome]) -> None:
     rows = sections(JSON[title], "###")[entry]
-    (state,) = (row for row in rows.splitlines() if row.startswith("| `state`"))
+    (state,) = (row for row in rows.splitlines() if row.startswith("- `state`: "))
     assert {outcome.value for outcome in states} == set(re.findall("`(.+?)`", state)[1:])
