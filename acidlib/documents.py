@@ -20,7 +20,7 @@ import click
 
 from acidlib.cli import launch
 from acidlib.cli.help import OPTION_GROUPS
-from acidlib.config.keys import KEYS, Key, Kind, Spelling
+from acidlib.config.keys import KEYS, STATUS_KEYS, Key, Kind, Spelling
 from acidlib.model.results import (
     CancellationsDocument,
     ChecksDocument,
@@ -54,6 +54,7 @@ DOCUMENTS: Mapping[str, type] = {
     "Errors": ErrorDocument,
 }
 """What documents have after the head, which all have, by the names of their jobs."""
+_COMPACTIONS = re.compile("major-compact, minor-compact")
 _OFTEN = 3
 """A field that objects of so many types have alike is described once."""
 
@@ -73,8 +74,8 @@ def toml_text() -> str:
 
 def options_text(document: str) -> str:
     """Return the text of docs/options.md with the parts between its marks made anew. ValueError without a mark."""
-    document = _with_section(document, "options", _option_tables())
-    return _with_section(document, "settings", _setting_table())
+    document = _with_section(document, "options", _option_lists())
+    return _with_section(document, "settings", _setting_lists())
 
 
 def monitoring_text(document: str) -> str:
@@ -106,15 +107,23 @@ def _toml_entry(key: Key) -> str:
     return "\n".join([*lines, f'#"{key.name}" = {value}\n'])
 
 
-def _setting_table() -> Iterator[str]:
-    yield from ("| Setting | Default | In tables | Meaning |", "|---|---|---|---|")
-    for key in KEYS:
-        if not key.inert:
-            yield _row(f"`{key.name}`", key.default, _in_tables(key), key.meaning)
-    yield from ("", "Accepted and without effect:", "")
-    for key in KEYS:
-        if key.inert:
-            yield f"- `{key.name}`: {key.meaning}"
+def _setting_lists() -> Iterator[str]:
+    """Yield a line for each setting: the limits of the status below a title of their own, as those without effect."""
+    yield from (_setting_item(key) for key in KEYS if not key.inert and key not in STATUS_KEYS)
+    yield from ("", "**Limits of `acidlib status`:**", "", *map(_setting_item, STATUS_KEYS))
+    yield from ("", "**Accepted and without effect:**", "")
+    yield from (f"- `{key.name}`: {key.meaning}" for key in KEYS if key.inert)
+
+
+def _setting_item(key: Key) -> str:
+    stated = [key.default] if key.default else []
+    if (where := _in_tables(key)) != "no":
+        stated.append(f"in tables {where}")
+    return _item(f"- `{key.name}`", "; ".join(stated), key.meaning.removeprefix("status: "))
+
+
+def _item(name: str, stated: str, meaning: str) -> str:
+    return f"{name} ({stated}): {meaning}" if stated else f"{name}: {meaning}"
 
 
 def _in_tables(key: Key) -> str:
@@ -213,29 +222,26 @@ def _objects_in(hint: Any, *, is_listed: bool = False) -> Iterator[tuple[type, b
         yield from _objects_in(inner, is_listed=is_listed or get_origin(hint) in (tuple, Sequence))
 
 
-def _option_tables() -> Iterator[str]:
-    """Yield a table for each group of options, as help has them, with a row for each meaning of an option."""
+def _option_lists() -> Iterator[str]:
+    """Yield a list for each group of options, as help has them, with a line for each meaning of an option."""
     commands_of: dict[tuple[str, str], list[str]] = {}
     for job, command in JOBS.items():
         for option in command.params:
             if isinstance(option, click.Option):
-                commands_of.setdefault((option.opts[-1], _option_row(option)), []).append(job)
+                commands_of.setdefault((option.opts[-1], _option_item(option)), []).append(job)
     served = [name for name, command in JOBS.items() if any("--set" in option.opts for option in command.params)]
     for number, (title, group) in enumerate(OPTION_GROUPS.items()):
-        head = ("| Option | Default | Meaning | Commands |", "|---|---|---|---|")
-        yield from (*([""] if number else []), f"**{title}**", "", *head)
+        yield from (*([""] if number else []), f"**{title}**", "")
         for wanted in group:
-            for (name, row), commands in commands_of.items():
+            for (name, item), commands in commands_of.items():
                 if name == wanted:
-                    yield row + (" all |" if commands == served else f" {', '.join(commands)} |")
+                    yield item if commands == served else f"{item} *{_COMPACTIONS.sub('compact', ', '.join(commands))}*"
 
 
-def _option_row(option: click.Option) -> str:
-    shown = f"`{' '.join([*option.opts, *_values(option)])}`"
-    default = str(option.default) if option.show_default else ""
-    if option.envvar:
-        default = f"`${option.envvar}`"
-    return _row(shown, default, " ".join((option.help or "").split()))
+def _option_item(option: click.Option) -> str:
+    shown = f"- `{' '.join([*option.opts, *_values(option)])}`"
+    default = f"`${option.envvar}`" if option.envvar else str(option.default) if option.show_default else ""
+    return _item(shown, default, " ".join((option.help or "").split()))
 
 
 def _values(option: click.Option) -> list[str]:

@@ -76,7 +76,7 @@ STATUS_KEYS: tuple[Key, ...] = (
     _any_hours(
         name="metastore.compactor.oldest.initiated.compaction.time.threshold.warning",
         default="1h",
-        meaning="status: a request that has waited to start for so long is a warning. Of all levels of time 0 or less "
+        meaning="status: a request that has waited to start for so long is a warning. In all limits of time 0 or less "
         "means never.",
     ),
     _any_hours(
@@ -100,8 +100,7 @@ STATUS_KEYS: tuple[Key, ...] = (
     _any_number(
         name="metastore.compactor.failed.compaction.ratio.threshold",
         default="0.01",
-        meaning="status: such a share of places whose last compaction failed or was not initiated is a warning, among "
-        "these and the places whose last compaction succeeded.",
+        meaning="status: such a share of places whose last compaction failed or was not initiated is a warning.",
     ),
     _count(
         name="acidlib.status.refused.threshold",
@@ -195,17 +194,17 @@ KEYS: tuple[Key, ...] = (
     _count(
         name="hive.compactor.abortedtxn.threshold",
         default="1000",
-        meaning="More aborted write ids with a directory at a place than this start a major compaction. "
-        "Hive 4, unless `metastore.compactor.clean.aborts.using.cleaner` is false: a place with more notes of rolled "
-        "back transactions than this, by the settings of the run alone, is cleaned after them.",
+        meaning="More aborted write ids with a directory at a place than this start a major compaction. With Hive 4 "
+        "the cleaner takes care of such a place instead, by the settings of the run alone, unless "
+        "`metastore.compactor.clean.aborts.using.cleaner` is false.",
         spelling=Spelling.COMPACTOR,
         is_threshold=True,
     ),
     _any_hours(
         name="hive.compactor.aborted.txn.time.threshold",
         default="12h",
-        meaning="Hive 4: a place is cleaned after rolled back transactions when the oldest of them began so long ago; "
-        "a negative time: by their number alone.",
+        meaning="Hive 4: the cleaner also takes care of a place whose oldest rolled back transaction began so long ago; "
+        "negative: by their number alone.",
     ),
     _count(
         name="hive.compactor.max.num.delta",
@@ -216,8 +215,8 @@ KEYS: tuple[Key, ...] = (
     _duration(
         name="hive.compactor.worker.timeout",
         default="86400s",
-        meaning="A request that has been working for longer than this is given to another run; a run gives up by "
-        "itself at 90 % of it.",
+        meaning="A request that has been working for longer than this is given to another run. A run gives up at 90 % "
+        "of it.",
     ),
     _text(
         name="hive.compactor.worker.pool",
@@ -255,8 +254,7 @@ KEYS: tuple[Key, ...] = (
     _flag(
         name="metastore.compactor.clean.aborts.using.cleaner",
         default="true",
-        meaning="Hive 4: whether aborted transactions are left to the cleaner, Hive's or this one, and start no "
-        "compaction.",
+        meaning="Hive 4: whether aborted transactions are left to the cleaner, and start no compaction.",
     ),
     _flag(
         name="hive.compactor.cleaner.on",
@@ -267,13 +265,12 @@ KEYS: tuple[Key, ...] = (
     _flag(
         name="hive.compactor.delayed.cleanup.enabled",
         default="false",
-        meaning="With a metastore: whether the cleaner waits before it removes files that a compaction made obsolete "
-        "and no query reads any more.",
+        meaning="With a metastore: whether the cleaner waits before it removes obsolete files that no query reads.",
     ),
     _duration(
         name="hive.compactor.cleaner.retention.time.seconds",
         default="300s",
-        meaning="How long it then waits after the commit of the compaction.",
+        meaning="How long the cleaner then waits after the commit of the compaction.",
     ),
     _count(
         name="hive.compactor.cleaner.retry.maxattempts",
@@ -295,8 +292,8 @@ KEYS: tuple[Key, ...] = (
     _duration(
         name="metastore.compactor.initiator.failed.retry.time",
         default="7d",
-        meaning="How long after the last of these failures the place is queued again; 0 or less, and with Hive 3.1's "
-        "own queue: never.",
+        meaning="How long after its last failure such a place is queued again; 0 or less, and with Hive 3.1's own "
+        "queue: never.",
         unit="d",
         least=None,
     ),
@@ -308,23 +305,23 @@ KEYS: tuple[Key, ...] = (
     _count(
         name="metastore.compactor.history.retention.failed",
         default="3",
-        meaning="Failed requests kept.",
+        meaning="Failed requests kept there.",
     ),
     _count(
         name="metastore.compactor.history.retention.did.not.initiate",
         default="2",
-        meaning="Requests that were not initiated, kept.",
+        meaning="Requests kept there that were not initiated.",
         aliases=("metastore.compactor.history.retention.attempted",),
     ),
     _count(
         name="metastore.compactor.history.retention.refused",
         default="3",
-        meaning="Refused requests kept; of a queue of our own as many that were cancelled.",
+        meaning="Refused requests kept there, and in a queue of our own as many cancelled ones.",
     ),
     _duration(
         name="metastore.compactor.history.retention.timeout",
         default="7d",
-        meaning="Older rows of these kinds go as soon as a newer compaction has succeeded.",
+        meaning="Older rows of the history are removed as soon as a newer compaction has succeeded.",
         unit="d",
     ),
     *STATUS_KEYS,
@@ -338,8 +335,8 @@ KEYS: tuple[Key, ...] = (
     _flag(
         name="orc.force.positional.evolution",
         default="true",
-        meaning="Whether readers find columns in files by position, not by name; Hive 3.1: false unless it is set, and "
-        "only there also as a table property.",
+        meaning="Whether readers find columns in files by position, not by name. Hive 3.1: false unless it is set. Hive "
+        "4 ignores the table property.",
         of_readers=True,
     ),
     _flag(
@@ -351,80 +348,76 @@ KEYS: tuple[Key, ...] = (
     _text(
         name="acidlib.reader.hive.version",
         default="",
-        meaning="Which Hive's readers the tables have: 3 (as Hive 3.1: ORC 1.5, columns by name) or 4 (ORC "
-        "1.8, columns by position). Empty: those of the Hive that the metastore's calls, `--hive-version` or the names "
-        "of directories show. The metastore of a fork shows none, and is refused without it.",
+        meaning="Which Hive's readers the tables have: 3 (ORC 1.5, columns by name) or 4 (ORC 1.8, columns by "
+        "position). Empty: as the metastore, `--hive-version` or the names of directories show. Needed for a metastore "
+        "of a fork.",
     ),
     _size(
         name="acidlib.minor.as.major.bytes",
         default="256m",
-        meaning="A minor compaction of inserts and deletes is run as a major one while the base is at most this large; "
-        "0: never. As `--minor-as-major-bytes`.",
+        meaning="A minor compaction of inserts and deletes runs as a major while the base is at most this large; 0: "
+        "never.",
     ),
     _duration(
         name="acidlib.retention",
         default="1d",
-        meaning="How long the cleaner keeps files that a publication made obsolete. As `--retention`, which says more.",
+        meaning="How long the cleaner keeps obsolete files, as `--retention`.",
     ),
     _count(
         name="acidlib.cleaner.files.per.second",
         default="0",
-        meaning="How many files the cleaner removes in a second at most, one by one and with all its threads, to spare "
-        "the file system; on S3 a thousand by one request; 0: any.",
+        meaning="How many files the cleaner removes in a second at most, to spare the file system; 0: no limit.",
     ),
     _duration(
         name="acidlib.lock.timeout",
         default="30s",
-        meaning="Hive 3.1: how long a publication by two renames waits for readers to release the table. As "
-        "`--lock-timeout`.",
+        meaning="Hive 3.1: how long a publication by two renames waits for readers, as `--lock-timeout`.",
     ),
     # Hive's queries wait by hive.lock.numretries and hive.lock.sleep.between.retries, an hour and a half by default. A
     # read does not: its transaction is open while it waits, and keeps all cleaners of Hive 4 from their work.
     _duration(
         name="acidlib.read.lock.timeout",
         default="30s",
-        meaning="With a metastore: how long a snapshot that a Python program reads waits for locks of those who drop, "
-        "change or overwrite the table.",
+        meaning="With a metastore: how long a snapshot waits for locks of those who drop, change or overwrite the "
+        "table.",
     ),
     _size(
         name="acidlib.part.bytes",
         default="64m",
-        meaning="Input bytes of a task when the rewriting of a large bucket is shared by several tasks, "
-        "64 at most; on more than 1,000 cores 64 KiB for each; 0: never shared.",
+        meaning="Input bytes of a task when several tasks, at most 64, share the rewriting of a large bucket; on more "
+        "than 1,000 cores 64 KiB for each core; 0: never shared.",
     ),
     _text(
         name="acidlib.verify",
         default="none",
-        meaning="Whether a second reader compares each result with its inputs before it is visible (on S3 without "
-        "Hive 4's transactions: right after): none, all (buckets), or a share of them such as sample=0.1. As "
+        meaning="Which buckets a second reader compares with their inputs: none, all, or a share such as sample=0.1, as "
         "`--verify`.",
     ),
     _duration(
         name="acidlib.step.timeout",
         default="10m",
-        meaning="How long a run waits for one answer of a local disk, a mount or HDFS. Then it goes on with the other "
-        "tables and partitions, and ends without this one, which has failed. 0: as long as it takes.",
+        meaning="How long a run waits for one answer of a local disk, a mount or HDFS before the table or partition "
+        "fails; 0: as long as it takes.",
     ),
     _count(
         name="acidlib.places.in.flight",
         default="0",
-        meaning="How many tables and partitions a run compacts at a time, each at its own pace; "
-        "0: 32, and 4 more for each core of the executors (2 with many cores), and as many as end within 2 seconds.",
+        meaning="How many tables and partitions a run compacts at a time; 0: 32, and 4 more for each core of the "
+        "executors (2 with many cores), and as many as end within 2 seconds.",
     ),
     _size(
         name=TASK_MEMORY,
         default=f"{DEFAULT_MEMORY.limit >> 30}g",
-        meaning="The most memory of a Python worker that decoding a footer, the deletes of a bucket, a stripe's "
-        "columns or a piece of text may take: a file that would need more is refused. A task that applies deletes "
-        "may hold twice this.",
+        meaning="How much memory a Python worker may take to decode a footer, the deletes of a bucket, a stripe's "
+        "columns or a piece of text. A file that would need more is refused. A task that applies deletes may hold "
+        "twice this.",
         least=1,
     ),
     _size(
         name="acidlib.in.process.bytes",
         default="256m",
-        meaning="Input bytes of a run that processes of a Python program work on, on its machine, where it hands in no "
-        "Spark session; from then on the run starts one. 0: it starts one for the first task. The commands always use "
-        "Spark.",
+        meaning="From Python without a Spark session: up to so many input bytes a run works in processes on its "
+        "machine; above that it starts a session. 0: always a session.",
     ),
 )
 
