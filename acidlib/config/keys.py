@@ -203,8 +203,8 @@ KEYS: tuple[Key, ...] = (
     _any_hours(
         name="hive.compactor.aborted.txn.time.threshold",
         default="12h",
-        meaning="Hive 4: the cleaner also takes care of a place whose oldest rolled back transaction began so long ago; "
-        "negative: by their number alone.",
+        meaning="Hive 4: the cleaner also takes care of a place whose oldest rolled back transaction began so long "
+        "ago; negative: by their number alone.",
     ),
     _count(
         name="hive.compactor.max.num.delta",
@@ -335,8 +335,8 @@ KEYS: tuple[Key, ...] = (
     _flag(
         name="orc.force.positional.evolution",
         default="true",
-        meaning="Whether readers find columns in files by position, not by name. Hive 3.1: false unless it is set. Hive "
-        "4 ignores the table property.",
+        meaning="Whether readers find columns in files by position, not by name. Hive 3.1: false unless it is set. "
+        "Hive 4 ignores the table property.",
         of_readers=True,
     ),
     _flag(
@@ -390,8 +390,8 @@ KEYS: tuple[Key, ...] = (
     _text(
         name="acidlib.verify",
         default="none",
-        meaning="Which buckets a second reader compares with their inputs: none, all, or a share such as sample=0.1, as "
-        "`--verify`.",
+        meaning="Which buckets a second reader compares with their inputs: none, all, or a share such as sample=0.1, "
+        "as `--verify`.",
     ),
     _duration(
         name="acidlib.step.timeout",
