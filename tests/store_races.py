@@ -349,13 +349,7 @@ def takes_over(
         if cleans:
             publishes(opened, held, place, "second", LATER)
             gone = tuple(name for name in visible(seen(opened, place)) if name not in LATER)
-            assert not remove_paths(
-                opened.fs,
-                place,
-                gone,
-                remove=lambda item: opened.store.remove(place, item.path, identity=item.identity),
-                before_each=held.assert_mine,
-            ).failed
+            assert not remove_paths(opened.store, held, gone, is_seen=False).failed
         else:
             publishes(opened, held, place, "second", layout)
         after = seen(opened, place)

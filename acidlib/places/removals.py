@@ -12,9 +12,8 @@ from acidlib.errors import AcidError, BusyError, ConflictError, RefusedError
 from acidlib.execute.services import Services
 from acidlib.location import Location
 from acidlib.model.results import CleaningResult, Outcome, RemovedPath, Waiting
-from acidlib.points import Point, reach
 from acidlib.stores.filesystem import Pace
-from acidlib.stores.removing import TAKEN_BACK, Litter, Removed, find_litter, measure, remove_paths
+from acidlib.stores.removing import TAKEN_BACK, Litter, find_litter, measure, remove_paths
 from acidlib.stores.store import OUT_OF_SIGHT, Claim, original_staging_name
 from acidlib.waiting import answered
 from acidlib.wording import age_words
@@ -89,63 +88,25 @@ def remove_named(
     known: Collection[ListedFile] | None = None,
     is_seen: bool = True,
 ) -> Removal:
-    """Remove paths at a claimed place, given with the reason of each.
-
-    Where the store can, all paths leave readers' sight first: however long the removal takes, a reader that lists the
-    place meanwhile finds no file that is gone when it opens it. Anything a crashed run leaves behind is removed as
-    litter.
-
-    known    the files of the listing that the plan was made from; a directory that holds any other file stays
-    is_seen  whether readers see the paths until they are removed
-    """
-    store, location = services.store(claim.location), claim.location
-    hidden: dict[str, str] = {}
-    to_trash = store.trash(location, f"{int(services.clock())}-{services.unique()}") if trash else None
-
-    def remove(item: Removed) -> str | None:
-        if to_trash is not None:
-            return to_trash(item.path)
-        unique = f"{claim.token}-{len(hidden)}"
-        name = store.take_out_of_sight(location, item.path, unique, identity=item.identity) if is_seen else None
-        if name is None:
-            store.remove(location, item.path, identity=item.identity, pace=limiter.pace)
-        else:
-            hidden[item.path] = name
-        return None
-
-    def assert_may_remove() -> None:
-        limiter.assert_not_stopped()
-        claim.assert_mine()
-
+    """Remove paths at a claimed place, given with the reason of each; see `remove_paths`."""
+    store = services.store(claim.location)
     report = remove_paths(
-        services.fs(location),
-        location,
-        tuple(reasons),
-        remove=remove,
+        store,
+        claim,
+        reasons,
         known=known,
-        before_each=assert_may_remove,
+        is_seen=is_seen,
+        to_trash=store.trash(claim.location, f"{int(services.clock())}-{services.unique()}") if trash else None,
+        pace=limiter.pace,
+        assert_going_on=limiter.assert_not_stopped,
     )
-    problems = dict(report.failed)
-    if hidden:
-        store.make_durable(location)  # once for all of them: until then each is there whole, in sight or not
-    for item in report.removed:
-        if item.path in hidden:
-            limiter.assert_not_stopped()
-            try:
-                store.remove(location, hidden[item.path], identity=item.identity, pace=limiter.pace)
-            except AcidError as error:
-                problems[item.path] = str(error)
-            reach(Point.REMOVED_HIDDEN)
-    if report.removed:
-        store.make_durable(location)
-    removed = tuple(
+    removed = (
         RemovedPath(
             path=original_staging_name(item.path), bytes=item.bytes, reason=reasons[item.path], moved_to=item.moved_to
         )
         for item in report.removed
-        if item.path not in problems
     )
-    return removed, tuple(Waiting(path, reason) for path, reason in problems.items())
+    return tuple(removed), tuple(Waiting(path, reason) for path, reason in report.failed.items())
 
 
 def remove_litter(services: Services, claim: Claim, limiter: DeleteRateLimiter) -> Removal:

@@ -8,7 +8,7 @@ transaction was aborted.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 
 from acidlib.acid.listing import ListedFile, has_hidden_part
@@ -17,9 +17,19 @@ from acidlib.acid.write_ids import ValidTxnList
 from acidlib.errors import AcidError, ConflictError, RefusedError
 from acidlib.location import Location
 from acidlib.points import Point, reach
-from acidlib.stores.filesystem import Entry, FileSystem, safe_parts
+from acidlib.stores.filesystem import Entry, FileSystem, Pace, safe_parts
 from acidlib.stores.renaming.claims import read_claim
-from acidlib.stores.store import CLAIM, OUT_OF_SIGHT, PUBLISH_RECORD, STAGING_MARKER, STAGING_PREFIX, TRASH, UNDONE
+from acidlib.stores.store import (
+    CLAIM,
+    OUT_OF_SIGHT,
+    PUBLISH_RECORD,
+    STAGING_MARKER,
+    STAGING_PREFIX,
+    TRASH,
+    UNDONE,
+    Claim,
+    Store,
+)
 
 LITTER_SECONDS = 86_400.0
 """The time for which nothing must have been modified in litter."""
@@ -60,42 +70,74 @@ class RemovalReport:
 
 
 def remove_paths(
-    fs: FileSystem,
-    location: Location,
-    paths: tuple[str, ...],
+    store: Store,
+    claim: Claim,
+    paths: Iterable[str],
     *,
-    remove: Callable[[Removed], str | None],
     known: Collection[ListedFile] | None = None,
-    before_each: Callable[[], None] | None = None,
+    is_seen: bool = True,
+    to_trash: Callable[[str], str] | None = None,
+    pace: Pace | None = None,
+    assert_going_on: Callable[[], None] = lambda: None,
 ) -> RemovalReport:
-    """Remove files and directories, each given by its path relative to `location`.
+    """Remove files and directories, each given by its path relative to the claimed place.
 
-    remove       deletes what was measured, or moves it to the trash and returns its path from then on
-    known        the files of the listing that the plan was made from
-    before_each  raises ConflictError when another run works there now: then nothing more is removed
+    Where the store can, all paths leave readers' sight first: however long the removal takes, a reader that lists the
+    place meanwhile finds no file that is gone when it opens it. Anything a crashed run leaves behind is removed as
+    litter.
 
-    A path that fails does not stop the others. A path that leads out of the location, or through a symbolic link, is
+    known            the files of the listing that the plan was made from
+    is_seen          whether readers see the paths until they are removed
+    to_trash         moves a path aside instead, and returns where it lies then
+    pace             as for `FileSystem.remove_tree`
+    assert_going_on  raises ConflictError where the run has to stop
+
+    A path that fails does not stop the others. A path that leads out of the place, or through a symbolic link, is
     refused and reported; its target is not touched. So is a path with a file that readers see and that is not `known`:
-    another writer is at work there.
+    another writer is at work there. Raises ConflictError when another run works there now: then nothing more is
+    removed.
     """
+    location = claim.location
     removed: list[Removed] = []
     failed: dict[str, str] = {}
+    hidden: dict[str, str] = {}
     for path in paths:
-        if before_each is not None:
-            try:
-                before_each()
-            except ConflictError as error:
-                raise ConflictError(f"{error}; {len(removed)} were removed before") from error
         try:
-            item = measure(fs, location, path, known)
+            assert_going_on()
+            claim.assert_mine()
+        except ConflictError as error:
+            raise ConflictError(f"{error}; {len(removed)} were removed before") from error
+        try:
+            item = measure(store.fs, location, path, known)
             if item is None:
                 continue
-            item = replace(item, moved_to=remove(item))
+            name = None
+            if to_trash is not None:
+                item = replace(item, moved_to=to_trash(path))
+            elif is_seen:
+                unique = f"{claim.token}-{len(hidden)}"
+                name = store.take_out_of_sight(location, path, unique, identity=item.identity)
+            if name is not None:
+                hidden[path] = name
+            elif to_trash is None:
+                store.remove(location, path, identity=item.identity, pace=pace)
             removed.append(item)
             reach(Point.REMOVED_ONE)
         except AcidError as error:
             failed[path] = str(error)
-    return RemovalReport(removed=tuple(removed), failed=failed)
+    if hidden:
+        store.make_durable(location)  # once for all of them: until then each is there whole, in sight or not
+    for item in removed:
+        if item.path in hidden:
+            assert_going_on()
+            try:
+                store.remove(location, hidden[item.path], identity=item.identity, pace=pace)
+            except AcidError as error:
+                failed[item.path] = str(error)
+            reach(Point.REMOVED_HIDDEN)
+    if removed:
+        store.make_durable(location)
+    return RemovalReport(removed=tuple(item for item in removed if item.path not in failed), failed=failed)
 
 
 def measure(fs: FileSystem, location: Location, relative: str, known: Collection[ListedFile] | None) -> Removed | None:

@@ -61,8 +61,9 @@ def small(tmp_path: Path) -> Path:
 
 
 def moved_aside(stores: Stores, place: Location, *paths: str) -> RemovalReport:
-    trash = stores.store(place).trash(place, "now")
-    return remove_paths(stores.fs(place), place, paths, remove=lambda item: trash(item.path))
+    store = stores.store(place)
+    with store.claim(place, owner="run", token="ours", now=0) as held:
+        return remove_paths(store, held, paths, to_trash=store.trash(place, "now"))
 
 
 def contents(root: Path) -> dict[str, str]:

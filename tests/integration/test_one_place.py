@@ -86,7 +86,7 @@ CASES = [
     *((NAMED, name) for name in ("runs.plan:prepare", "runs.plan:run_unit_task", "runs.compact:list_location")),
     (DRAINS, "runs.plan:prepare"),
     *((CLEANER, f"{ALONE}:DirectoryCleaning.{name}") for name in ("place", "requests_at", "plan", "end_cleaned")),
-    *((CLEANER, name) for name in ("runs.clean:list_location", "places.removals:remove_paths")),
+    *((CLEANER, name) for name in ("runs.clean:list_location", "stores.removing:measure")),
     (ORPHANS, "runs.orphans:find_unclaimed"),
 ]
 

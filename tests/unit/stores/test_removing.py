@@ -3,29 +3,48 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Collection
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from located import at
 
 from acidlib.acid.listing import ListedFile
 from acidlib.errors import AcidError, ConflictError, RefusedError, RetryError
+from acidlib.location import Location
 from acidlib.stores.filesystem import RenameFileSystem
 from acidlib.stores.listing import list_location
-from acidlib.stores.removing import Removed, find_litter, remove_paths
+from acidlib.stores.removing import RemovalReport, Removed, find_litter, remove_paths
 from acidlib.stores.renaming.local import LocalFileSystem
 from acidlib.stores.renaming.store import RenameStore, try_to_remove_staging
 from unit.stores.places import FS, recorded, stage
 
 
-def removal(table: Path, trash: str | None = None, fs: RenameFileSystem = FS) -> Callable[[Removed], str | None]:
-    """Deletes what lies in a table, or moves it to the trash."""
-    store = RenameStore(fs)
-    if trash is not None:
-        move = store.trash(at(table), trash)
-        return lambda item: move(item.path)
-    return lambda item: store.remove(at(table), item.path, identity=item.identity)
+@dataclass
+class Held:
+    """A claim that nobody takes over."""
+
+    location: Location
+    token: str = "ours"
+
+    def assert_mine(self) -> None:
+        """It is."""
+
+
+def removed(
+    table: Path,
+    *paths: str,
+    trash: str | None = None,
+    known: Collection[ListedFile] | None = None,
+    fs: RenameFileSystem = FS,
+) -> RemovalReport:
+    """What is removed of what lies in a table, or moved to the trash."""
+    store: Any = RenameStore(fs)
+    to_trash = None if trash is None else store.trash(at(table), trash)
+    held: Any = Held(at(table))
+    return remove_paths(store, held, paths, known=known, is_seen=False, to_trash=to_trash)
 
 
 @pytest.fixture
@@ -55,12 +74,7 @@ def names(location: Path) -> set[str]:
 
 def test_directories_and_files_are_removed_and_counted(table: Path) -> None:
     identity = FS.identity(str(table / "base_1"))
-    report = remove_paths(
-        FS,
-        at(table),
-        ("base_1", "sub/000000_0", "000001_0", "delta_9_9", "gone/000000_0"),
-        remove=removal(table),
-    )
+    report = removed(table, "base_1", "sub/000000_0", "000001_0", "delta_9_9", "gone/000000_0")
     assert report.removed == (
         Removed(path="base_1", files=2, bytes=10, identity=identity),
         Removed(path="sub/000000_0", files=1, bytes=5),
@@ -71,7 +85,7 @@ def test_directories_and_files_are_removed_and_counted(table: Path) -> None:
 
 
 def test_trash_moves_aside(table: Path) -> None:
-    report = remove_paths(FS, at(table), ("base_1", "sub/000000_0"), remove=removal(table, "2024-01-01T00-00-00"))
+    report = removed(table, "base_1", "sub/000000_0", trash="2024-01-01T00-00-00")
     assert [(item.path, item.bytes) for item in report.removed] == [("base_1", 10), ("sub/000000_0", 5)]
     assert names(table) == {
         "_acidlib_trash/2024-01-01T00-00-00/base_1/bucket_00000",
@@ -80,7 +94,7 @@ def test_trash_moves_aside(table: Path) -> None:
         "delta_2_2/bucket_00000",
         "000001_0",
     }
-    again = remove_paths(FS, at(table), ("delta_2_2",), remove=removal(table, "2024-01-01T00-00-00"))
+    again = removed(table, "delta_2_2", trash="2024-01-01T00-00-00")
     assert [item.path for item in again.removed] == ["delta_2_2"]
 
 
@@ -91,7 +105,7 @@ def test_one_failure_does_not_stop_the_others(table: Path) -> None:
                 raise RetryError("Cannot remove base_1: the permission is missing")
             super().remove_tree(root, relative, **more)
 
-    report = remove_paths(Failing(), at(table), ("base_1", "delta_2_2"), remove=removal(table, fs=Failing()))
+    report = removed(table, "base_1", "delta_2_2", fs=Failing())
     assert [item.path for item in report.removed] == ["delta_2_2"]
     assert [*report.failed.items()] == [("base_1", "Cannot remove base_1: the permission is missing")]
 
@@ -100,7 +114,7 @@ def test_one_failure_does_not_stop_the_others(table: Path) -> None:
 @pytest.mark.parametrize("trash", [None, "now"])
 def test_nothing_beyond_the_location(table: Path, path: str, trash: str | None) -> None:
     before = names(table.parent)
-    report = remove_paths(FS, at(table), (path,), remove=removal(table, trash))
+    report = removed(table, path, trash=trash)
     assert [*report.failed] == [path]
     assert names(table.parent) == before
     with pytest.raises(RefusedError):
@@ -112,7 +126,7 @@ def test_nothing_beyond_the_location(table: Path, path: str, trash: str | None) 
 def test_never_through_a_symbolic_link(table: Path, path: str, trash: str | None) -> None:
     (table / "link").symlink_to(table.parent / "outside")
     (table / "base_1/inner").symlink_to(table.parent / "outside")
-    report = remove_paths(FS, at(table), (path,), remove=removal(table, trash))
+    report = removed(table, path, trash=trash)
     assert [*report.failed] == [path]
     assert "symbolic link" in report.failed[path]
     assert (table.parent / "outside/precious").exists()
@@ -140,14 +154,14 @@ def test_a_link_inside_a_removed_tree_is_unlinked_only(table: Path) -> None:
 def test_the_trash_is_one_name(table: Path, trash: str) -> None:
     before = names(table.parent)
     with pytest.raises(RefusedError):
-        remove_paths(FS, at(table), ("base_1",), remove=removal(table, trash))
+        removed(table, "base_1", trash=trash)
     assert names(table.parent) == before
 
 
 def test_the_trash_may_not_be_a_link(table: Path) -> None:
     (table / "_acidlib_trash").symlink_to(table.parent / "outside")
     with pytest.raises(ConflictError, match="already exists"):
-        remove_paths(FS, at(table), ("base_1",), remove=removal(table, "now"))
+        removed(table, "base_1", trash="now")
     assert names(table.parent / "outside") == {"precious"}
 
 
@@ -162,16 +176,14 @@ def test_what_was_written_after_the_listing_stays(table: Path, late: str, trash:
     os.utime(table / late, (1e9, 1e9))
     path = late.partition("/")[0]
     before = names(table)
-    report = remove_paths(FS, at(table), ("delta_2_2", path), remove=removal(table, trash), known=known)
+    report = removed(table, "delta_2_2", path, trash=trash, known=known)
     assert [item.path for item in report.removed] == ["delta_2_2"]
     ((failed, reason),) = [*report.failed.items()]
     assert failed == path
     assert f"{late}: it was written after the listing" in reason
     assert (table / late).read_bytes() == b"54321"
     assert {name for name in names(table) if "_trash" not in name} == before - {"delta_2_2/bucket_00000"}
-    assert [
-        item.path for item in remove_paths(FS, at(table), (path,), known=listed(table), remove=removal(table)).removed
-    ] == [path]
+    assert [item.path for item in removed(table, path, known=listed(table)).removed] == [path]
 
 
 def test_what_another_removes_meanwhile_and_what_nobody_reads_is_in_nobodys_way(table: Path) -> None:
@@ -181,7 +193,7 @@ def test_what_another_removes_meanwhile_and_what_nobody_reads_is_in_nobodys_way(
     (table / "base_1/.hidden").mkdir()
     (table / "base_1/.hidden/file").touch()
     (table / "000001_0").unlink()
-    report = remove_paths(FS, at(table), ("base_1", "000001_0"), remove=removal(table), known=known)
+    report = removed(table, "base_1", "000001_0", known=known)
     assert [item.path for item in report.removed] == ["base_1"]
     assert report.failed == {}
 
