@@ -28,7 +28,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects import mysql
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, NoSuchModuleError, SQLAlchemyError
-from sqlalchemy.pool import ConnectionPoolEntry, NullPool
+from sqlalchemy.pool import ConnectionPoolEntry
 from tenacity import Retrying, retry_if_exception, stop_after_attempt
 
 from acidlib.errors import ConflictError, RefusedError, RetryError, UnknownOutcomeError, UsageError
@@ -56,6 +56,10 @@ that this user may not run.
 
 _CONNECT_SECONDS = 10
 _BUSY_SECONDS = 60.0
+_REOPENED_SECONDS = 1
+"""How long a connection to a file of SQLite is used: opening one costs twice what a read does, but another file may take
+the name.
+"""
 _READING = "acidlib_reading"
 _DEADLOCK_ATTEMPTS = 10
 
@@ -123,7 +127,7 @@ class Database:
         if kind == SQLITE:
             options = {"connect_args": {"timeout": _BUSY_SECONDS}}
             if url.database not in (None, "", ":memory:"):
-                options["poolclass"] = NullPool
+                options |= {"pool_recycle": _REOPENED_SECONDS, "max_overflow": -1}
                 if not str(url.database).startswith("file:"):  # SQLite's own URI
                     self._make_file(Path(str(url.database)))
         else:
