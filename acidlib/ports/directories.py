@@ -32,7 +32,7 @@ from acidlib.stores.discover import (
     named_at,
     table_above,
 )
-from acidlib.stores.listing import identity_file_in, is_still_there
+from acidlib.stores.listing import identity_file_in, is_listed, is_still_there
 from acidlib.wording import human_bytes, plural
 
 _MAX_SKIPPED = 10
@@ -369,7 +369,7 @@ class DirectoryCleaning:
         workers' clocks differ, and a table that was re-created has directories of the same names.
         """
         request, target, listing = listed.request, listed.target, listed.listing
-        if not is_still_there(self.services.fs(target.location), target.location, request.facts.identity_file or ""):
+        if not is_listed(listing, request.facts.identity_file or ""):
             raise NothingToCleanError(
                 "its files are not there any more: the table was re-created, or a newer result replaced them"
             )

@@ -185,5 +185,13 @@ def is_still_there(fs: FileSystem, location: Location, identity_file: str) -> bo
     return _text(path, entry.length, entry.modified) == identity_file
 
 
+def is_listed(listing: Listing, identity_file: str) -> bool:
+    """Tell what `is_still_there` does of a place that has just been listed."""
+    if not identity_file:
+        return True
+    path, length, modified = json.loads(identity_file)
+    return ListedFile(path=path, length=length, modified=modified) in listing.files
+
+
 def _text(path: str, length: int, modified: float) -> str:
     return json.dumps([path, length, modified])
