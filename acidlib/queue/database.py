@@ -57,8 +57,8 @@ that this user may not run.
 _CONNECT_SECONDS = 10
 _BUSY_SECONDS = 60.0
 _REOPENED_SECONDS = 1
-"""How long a connection to a file of SQLite is used: opening one costs twice what a read does, but another file may take
-the name.
+"""How long a connection to a file of SQLite is used: opening one costs more than a read, but another file may take its
+name.
 """
 _READING = "acidlib_reading"
 _DEADLOCK_ATTEMPTS = 10

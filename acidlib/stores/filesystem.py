@@ -364,8 +364,7 @@ class raising_acid_errors(asking):  # noqa: N801 - used as a function, as `askin
     __slots__ = ("_missing",)
 
     def __init__(self, action: str, path: str, *, missing: type[AcidError] = CorruptError) -> None:
-        super().__init__(action, path)
-        self._missing = missing
+        self._action, self._path, self._missing = action, path, missing
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         try:

@@ -22,6 +22,7 @@ import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from typing import Any
 
 from acidlib.errors import RefusedError, ReplacedError
 from acidlib.location import Location, local_location
@@ -30,7 +31,8 @@ from acidlib.stores.filesystem import require_below
 
 _PATH = os.O_PATH | os.O_CLOEXEC
 _DIRECTORY = _PATH | os.O_DIRECTORY
-_RESOLVE_NO_MAGICLINKS, _RESOLVE_NO_SYMLINKS, _RESOLVE_BENEATH = 0x02, 0x04, 0x08
+_RESOLVE = 0x02 | 0x04 | 0x08
+"""RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS and RESOLVE_BENEATH."""
 _OPENAT2 = 437
 """The number of the call, the same on every kind of processor (Linux, include/uapi/asm-generic/unistd.h)."""
 
@@ -258,30 +260,30 @@ def _open_below(above: int, relative: str, flags: int, mode: int = 0) -> int:
     flags |= os.O_CLOEXEC
     if not _knows_openat2():
         return _open_stepwise(above, relative, flags, mode)
-    resolve = _RESOLVE_BENEATH | _RESOLVE_NO_SYMLINKS | _RESOLVE_NO_MAGICLINKS
-    opened = _openat2(above, relative, flags, mode if flags & os.O_CREAT else 0, resolve)
+    opened = _openat2(above, relative, flags, mode if flags & os.O_CREAT else 0)
     if opened < 0:
         code = ctypes.get_errno()
         raise OSError(code, os.strerror(code), relative)
     return opened
 
 
-def _openat2(above: int, relative: str, flags: int, mode: int, resolve: int) -> int:
-    how = _how(flags, mode, resolve)
-    return int(_syscall(_OPENAT2, above, os.fsencode(relative), how, _SIZE_OF_HOW))
+def _openat2(above: int, relative: str, flags: int, mode: int) -> int:
+    opened: int = _syscall(_OPENAT2, above, os.fsencode(relative), _how(flags, mode), _SIZE_OF_HOW)
+    return opened
 
 
 @cache
-def _how(flags: int, mode: int, resolve: int) -> _OpenHow:
+def _how(flags: int, mode: int) -> Any:
+    """Return the address of the argument for these flags."""
     # a link at the end is an error, too; the call takes no flag that it would ignore
     ignored = os.O_NOFOLLOW | (os.O_NONBLOCK if flags & os.O_PATH else 0)
-    return _OpenHow(flags & ~ignored, mode, resolve)
+    return ctypes.byref(_OpenHow(flags & ~ignored, mode, _RESOLVE))
 
 
 @cache
 def _knows_openat2() -> bool:
     with closing(os.open("/", _PATH | os.O_DIRECTORY)) as root:
-        opened = _openat2(root, ".", _PATH | os.O_DIRECTORY, 0, _RESOLVE_BENEATH | _RESOLVE_NO_SYMLINKS)
+        opened = _openat2(root, ".", _PATH | os.O_DIRECTORY, 0)
     if opened >= 0:
         os.close(opened)
     return opened >= 0
