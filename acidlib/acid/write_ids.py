@@ -42,9 +42,8 @@ class ValidTxnList:
         """Return the list of a text; raises RefusedError when it does not parse, and for a blank text."""
         fields = text.strip().split(":")
         if not 2 <= len(fields) <= 4:
-            raise _unreadable(
-                "transaction", text, f"it has {len(fields)} fields instead of mark:lowest open[:open[:aborted]]"
-            )
+            form = "high-water mark:lowest open[:open[:aborted]]"
+            raise _unreadable("transaction", text, f"it has {len(fields)} fields instead of {form}")
         mark, lowest, opened, aborted = (*fields, "", "")[:4]
         _txn_id(text, lowest)
         return ValidTxnList(
@@ -174,9 +173,8 @@ class ValidWriteIdList:
         """
         fields = text.strip().split(":")
         if not 3 <= len(fields) <= 5:
-            raise _unreadable(
-                "write-id", text, f"it has {len(fields)} fields instead of table:mark:lowest open[:open[:aborted]]"
-            )
+            form = "table:high-water mark:lowest open[:open[:aborted]]"
+            raise _unreadable("write-id", text, f"it has {len(fields)} fields instead of {form}")
         table, mark, lowest, *ids = (*fields, "", "")[:5]
         if not table:
             raise _unreadable("write-id", text, "the table's name, field 1, is empty")

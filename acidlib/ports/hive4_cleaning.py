@@ -50,8 +50,8 @@ class Hive4Cleaning:
     `CompactionCleaner`, except that the comparison is strict. Where readers register what they read, transactions that
     read other tables do not count.
 
-    The commit of a rebalance notes no transaction with its request, and Hive's cleaner takes that for "none". Here the
-    first run that sees it committed notes the highest transaction there is by then, which is none too low.
+    When a rebalance commits, the metastore stores no transaction id in its request, and Hive's cleaner waits for no
+    reader then. Here the first run that sees the request committed stores the highest transaction id of that moment.
 
     A failed cleaning leaves its row as it is, for thrift has no call to note it; and a place without a request is
     unknown to the cleaner, unless it looked at all tables.
