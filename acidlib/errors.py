@@ -3,10 +3,16 @@
 A message reads "Cannot X: Y" and names the table, partition, path or transaction. It holds no secret.
 """
 
+from collections.abc import Callable
+from pathlib import Path
+from traceback import extract_tb, format_exception
 from typing import ClassVar
 
+from acidlib.arguments import said
 from acidlib.masking import masked
 from acidlib.wording import brief
+
+_PACKAGE = str(Path(__file__).parent)
 
 
 class AcidError(Exception):
@@ -16,14 +22,30 @@ class AcidError(Exception):
     """The name of the class in JSON documents."""
 
     def __init__(self, message: str = "", /) -> None:
-        """Keep the message, with its secrets masked, up to the length that results and the queue take."""
-        super().__init__(brief(masked(message)))
+        """Keep the message, with its secrets masked, up to the length that results and the queue take.
+
+        What it names by `acidlib.arguments` has the words of the command line, until a door puts its own.
+        """
+        self.words = brief(masked(message))
+        self.is_callers = False
+        super().__init__(said(self.words))
+
+    def put(self, word: Callable[[str], str]) -> None:
+        """Have the message name arguments in the words of a door, whose caller is to see it."""
+        self.args = (said(self.words, word),)
+        self.is_callers = True
 
     @property
     def reason(self) -> str:
         """The message without its "Cannot X: ", for the message of another error."""
         text = str(self)
         return text.partition(": ")[2] or text
+
+    def _render_traceback_(self) -> list[str]:
+        """Return what IPython shows in place of a traceback: the sentence, and the line of the caller's own."""
+        frames = [frame for frame in extract_tb(self.__traceback__) if not frame.filename.startswith(_PACKAGE)]
+        line = [f"  line {frame.lineno}: {frame.line}" for frame in frames[-1:] if frame.line]
+        return [f"{type(self).__name__}: {self}", *getattr(self, "__notes__", ()), *line]
 
 
 class RetryError(AcidError):
@@ -47,7 +69,7 @@ class OverMemoryError(RefusedError):
 
 
 class UsageError(RefusedError):
-    """The command line is wrong, or contradicts the place or the data it names: it has to be changed."""
+    """The arguments are wrong, or contradict the place or the data they name: they have to be changed."""
 
     kind = "usage"
 
@@ -98,6 +120,10 @@ class DefectError(AcidError):
     """This library is at fault, not the caller or the data: please report it."""
 
     kind = "defect"
+
+    def _render_traceback_(self) -> list[str]:
+        """Return the whole traceback, for the report."""
+        return format_exception(self)
 
 
 def known_error(error: Exception, cannot: str) -> AcidError:

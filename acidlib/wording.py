@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterable
 from datetime import UTC, datetime
+from difflib import get_close_matches
 
 _DURATION = re.compile(r"(-?[0-9]{1,18})\s*([a-z]*)")
 _SIZE = re.compile(r"([0-9]{1,18})\s*([kmgt]?)(?:i?b)?")
@@ -52,6 +54,12 @@ def parse_flag(text: str) -> bool:
     if (word := text.strip().lower()) not in ("true", "false"):
         raise ValueError(text)
     return word == "true"
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return `; did you mean tables?` for a name that is not known, if one that is known is like it, else nothing."""
+    close = get_close_matches(name, list(known), n=2, cutoff=0.7)
+    return f"; did you mean {' or '.join(close)}?" if close else ""
 
 
 def plural(count: int, noun: str, many: str | None = None) -> str:

@@ -1,17 +1,35 @@
 """The arguments of verbs: what they name, how directories are read, and the refusal of what could not be meant.
 
-Messages name arguments as the command line does; `in_python` puts them as keywords.
+Messages name arguments by `acidlib.arguments`; `Directories.word` has them as a program writes them.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 
 from acidlib.acid.names import Generation, Names
+from acidlib.arguments import (
+    ALL_COMMITTED,
+    COLUMNS,
+    COMMITTED,
+    EXCLUDE,
+    HIVE_VERSION,
+    LOCATION,
+    METASTORE_URI,
+    PARTITION,
+    POOL,
+    TABLE,
+    TABLE_KIND,
+    VISIBILITY_TXN,
+    WAREHOUSE,
+    WRITE_IDS,
+    WRITE_IDS_FILE,
+    YES,
+    argument,
+)
 from acidlib.errors import RefusedError, UsageError
 from acidlib.location import Location
 from acidlib.model.tables import pattern_globs
@@ -45,7 +63,7 @@ def seconds_of(value: Duration, *, name: str) -> float:
     except (TypeError, ValueError):
         seconds = -1.0
     if not seconds >= 0:
-        raise UsageError(f"Cannot use --{name} {value}: it is not a duration such as 30s, 12h or 1d")
+        raise UsageError(f"Cannot use {argument(name)} {value}: it is not a duration such as 30s, 12h or 1d")
     return seconds
 
 
@@ -56,7 +74,7 @@ def bytes_of(value: Size, *, name: str) -> int:
     except (TypeError, ValueError):
         size = -1
     if size < 0:
-        raise UsageError(f"Cannot use --{name} {value}: it is not a size such as 1024, 256m or 1g")
+        raise UsageError(f"Cannot use {argument(name)} {value}: it is not a size such as 1024, 256m or 1g")
     return size
 
 
@@ -64,36 +82,46 @@ def count_of(value: int, *, name: str, least: int, most: int | None = None) -> i
     """Return a number; UsageError unless it is a whole one from `least` on, and not above `most`."""
     if not isinstance(value, int) or isinstance(value, bool) or value < least or (most is not None and value > most):
         within = f"from {least} on" if most is None else f"from {least} to {most}"
-        raise UsageError(f"Cannot use --{name} {value}: it is not a whole number {within}")
+        raise UsageError(f"Cannot use {argument(name)} {value}: it is not a whole number {within}")
     return value
 
 
 def one_of(value: str, choices: Sequence[str], *, name: str) -> str:
     """Return a text; UsageError unless it is one of the choices."""
     if value not in choices:
-        raise UsageError(f"Cannot use --{name} {value}: it is none of {', '.join(choices)}")
+        raise UsageError(f"Cannot use {argument(name)} {value}: it is none of {', '.join(choices)}")
     return value
 
 
-_OPTION = re.compile(r"(?<![\w-])--([a-z][a-z-]*[a-z])")
 _KEYWORDS = {
-    "metastore-uri": "metastore",
-    "queue-url": "queue",
-    "set": "settings",
     "table": "tables",
     "partition": "partitions",
     "state": "states",
-    "yes": "of_each",
     "location": "acidlib.directory()",
     "warehouse": "acidlib.warehouse()",
-    "dry-run": "plan()",
+    "no-metastore": "acidlib.warehouse() or acidlib.directory()",
+    "rebalance": "the kind rebalance",
+    "orphans": "orphans()",
 }
-"""The keywords that are not the name of the option."""
-
-
-def in_python(message: str) -> str:
-    """Return a message with the keywords of the verbs in place of the options of the command line."""
-    return _OPTION.sub(lambda match: _KEYWORDS.get(match[1]) or match[1].replace("-", "_"), message)
+"""What a program writes where that is not the name of the option."""
+_OF_LAKES = {
+    "metastore-uri": "metastore",
+    "queue-url": "queue",
+    "set": "settings",
+    "pool": "pool",
+    "write-ids": "write_ids",
+    "write-ids-file": "write_ids_file",
+    "all-committed": "all_committed",
+    "yes": "of_each",
+    "table-kind": "table_kind",
+    "insert-only": "table_kind='insert-only'",
+    "columns": "columns",
+    "table-columns": "columns='name type, ...'",
+    "hive-version": "hive_version",
+    "visibility-txn": "visibility_txn",
+}
+"""What a program writes where it makes the lake, not where it calls a verb."""
+_OF_METASTORES = ("metastore-uri", "pool")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,6 +151,22 @@ class Directories:
     hive_version: int | None = None
     visibility_txn: int | None = None
 
+    @property
+    def maker(self) -> str:
+        """The function that makes a lake of them, for messages."""
+        if self.location is not None:
+            return "acidlib.directory()"
+        return "acidlib.connect()" if self.warehouse is None else "acidlib.warehouse()"
+
+    def word(self, argument: str) -> str:
+        """Return an argument of messages as a program has it that calls a verb of a lake of them."""
+        if argument == "committed":
+            given = "write_ids, write_ids_file" if self.location is not None else "write_ids_file"
+            return f"{given} or all_committed of {self.maker}"
+        if (name := _OF_LAKES.get(argument)) is not None:
+            return f"{name} of {'acidlib.connect()' if argument in _OF_METASTORES else self.maker}"
+        return _KEYWORDS.get(argument) or argument.replace("-", "_")
+
 
 def selected(
     environment: Environment,
@@ -145,9 +189,9 @@ def selected(
     tables, exclude, partitions = texts(tables), texts(exclude), texts(partitions)
     if directories.location is not None or directories.warehouse is not None:
         if environment.names_metastore:
-            raise UsageError("--metastore-uri excludes --location and --warehouse")
+            raise UsageError(f"{METASTORE_URI} excludes {LOCATION} and {WAREHOUSE}")
         if directories.location is not None and directories.warehouse is not None:
-            raise UsageError("--location and --warehouse exclude each other")
+            raise UsageError(f"{LOCATION} and {WAREHOUSE} exclude each other")
         environment = replace(environment, metastore=())
     check_filters(tables, exclude, partitions)
 
@@ -158,7 +202,7 @@ def selected(
         try:
             return stores.named(uri) if is_check else stores.locate(uri)
         except RefusedError as error:
-            raise UsageError(str(error)) from None
+            raise UsageError(error.words) from None
 
     return environment, Selection(
         location=located(directories.location),
@@ -173,7 +217,7 @@ def selected(
 
 def check_filters(tables: Sequence[str], exclude: Sequence[str], partitions: Sequence[str]) -> None:
     """Raise UsageError for a table, exclusion or partition that could never match anything."""
-    for option, names in (("--table", tables), ("--exclude", exclude)):
+    for option, names in ((TABLE, tables), (EXCLUDE, exclude)):
         for name in names:
             database, _, table = name.partition(".")
             # a star may match the dot as well
@@ -188,18 +232,18 @@ def require_consistent(selection: Selection, *, everything: bool, has_metastore:
 
     everything  whether the job is about all tables if none is named
     """
-    filters = "--table" if selection.tables else "--exclude" if selection.exclude else None
+    filters = TABLE if selection.tables else EXCLUDE if selection.exclude else None
     if selection.location is not None and filters:
-        raise UsageError(f"--location names the table already: {filters} goes with --warehouse or a metastore")
+        raise UsageError(f"{LOCATION} names the table already: {filters} goes with {WAREHOUSE} or a metastore")
     if selection.location is not None or selection.warehouse is not None:
         return
     if not has_metastore and selection.tables:
-        raise UsageError("--table needs --metastore-uri, or --warehouse, the directory of its database")
+        raise UsageError(f"{TABLE} needs {METASTORE_URI}, or {WAREHOUSE}, the directory of its database")
     if not has_metastore and everything:
-        raise UsageError("give --metastore-uri, --warehouse or --location")
+        raise UsageError(f"give {METASTORE_URI}, {WAREHOUSE} or {LOCATION}")
     if not everything and not selection.tables and (selection.partitions or selection.exclude):
-        given = "--partition" if selection.partitions else "--exclude"
-        raise UsageError(f"{given} needs --table: the queue is drained as it is")
+        given = PARTITION if selection.partitions else EXCLUDE
+        raise UsageError(f"{given} needs {TABLE}: the queue is drained as it is")
 
 
 def interpretation_of(environment: Environment, selection: Selection, directories: Directories) -> Interpretation:
@@ -208,38 +252,36 @@ def interpretation_of(environment: Environment, selection: Selection, directorie
     given = _first_stated(
         environment,
         *_stated_options(directories),
-        ("--table-kind", directories.table_kind),
-        ("--columns", columns),
-        ("--visibility-txn", directories.visibility_txn),
-        ("--hive-version", version),
+        (TABLE_KIND, directories.table_kind),
+        (COLUMNS, columns),
+        (VISIBILITY_TXN, directories.visibility_txn),
+        (HIVE_VERSION, version),
     )
     stated = stated_of(environment, selection, directories)
     names_something = selection.location is not None or selection.warehouse is not None
     if stated is None and names_something:
-        raise UsageError(
-            "what is committed cannot be known from files: give --write-ids, --write-ids-file or --all-committed"
-        )
+        raise UsageError(f"what is committed cannot be known from files: give {COMMITTED}")
     if given is not None and not names_something:
-        raise UsageError(f"{given} goes with --location or --warehouse: queued requests have their own")
+        raise UsageError(f"{given} goes with {LOCATION} or {WAREHOUSE}: queued requests have their own")
     if columns is not None:
         if selection.location is None and (len(selection.tables) != 1 or set("*?[") & set(selection.tables[0])):
-            raise UsageError("--columns is for one table: give --location, or one --table")
+            raise UsageError(f"{COLUMNS} is for one table: give {LOCATION}, or one {TABLE}")
         from acidlib.orc.schema import row_type_of_columns  # slow to import
 
         try:
-            columns = row_type_of_columns(columns, where="the table of --columns")
+            columns = row_type_of_columns(columns, where=f"the table of {COLUMNS}")
         except RefusedError as error:
-            raise UsageError(str(error)) from None
+            raise UsageError(error.words) from None
     if directories.of_each:
         if stated is None or not stated.everything:
-            raise UsageError("--yes goes with --all-committed, and confirms it for several tables")
+            raise UsageError(f"{YES} goes with {ALL_COMMITTED}, and confirms it for several tables")
         stated = replace(stated, of_each=True)
     if directories.table_kind is not None:
         one_of(directories.table_kind, (FULL, INSERT_ONLY), name="table-kind")
     if directories.visibility_txn is not None:
         count_of(directories.visibility_txn, name="visibility-txn", least=1)
     if version is not None and version not in {generation.value for generation in Generation}:
-        raise UsageError(f"Cannot use --hive-version {version}: it is neither 3 nor 4")
+        raise UsageError(f"Cannot use {HIVE_VERSION} {version}: it is neither 3 nor 4")
     return Interpretation(
         write_ids=stated,
         names=None if version is None else Names(Generation(version)),
@@ -252,9 +294,9 @@ def interpretation_of(environment: Environment, selection: Selection, directorie
 
 def _stated_options(directories: Directories) -> tuple[tuple[str, object], ...]:
     return (
-        ("--write-ids", directories.write_ids),
-        ("--write-ids-file", directories.write_ids_file),
-        ("--all-committed", directories.all_committed),
+        (WRITE_IDS, directories.write_ids),
+        (WRITE_IDS_FILE, directories.write_ids_file),
+        (ALL_COMMITTED, directories.all_committed),
     )
 
 
@@ -286,17 +328,17 @@ def stated_of(environment: Environment, selection: Selection, directories: Direc
         stated = stated_write_ids(text=write_ids, file_text=file_text, everything=all_committed)
     except RefusedError as error:
         if path is None or write_ids is not None or all_committed:
-            raise UsageError(str(error)) from None
+            raise UsageError(error.words) from None
         raise RefusedError(f"Cannot use the write-id lists {path}: {error}") from None
     if stated is not None and stated.single is not None and selection.location is None:
-        raise UsageError("--write-ids is for one table: give --location, or --write-ids-file with a line per table")
+        raise UsageError(f"{WRITE_IDS} is for one table: give {LOCATION}, or {WRITE_IDS_FILE} with a line per table")
     return stated
 
 
 def pool_of(environment: Environment, pool: str | None) -> str | None:
     """Return the pool of requests (Hive 4); UsageError where there are none, or it has no name."""
     if pool is not None and not environment.metastore:
-        raise UsageError("--pool needs a metastore")
+        raise UsageError(f"{POOL} needs a metastore")
     if pool is not None and not pool.strip():
-        raise UsageError("--pool names no pool")
+        raise UsageError(f"{POOL} names no pool")
     return pool

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 import sys
 from collections.abc import Callable, Iterator
@@ -10,7 +11,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
 
-from acidlib.api.arguments import in_python
 from acidlib.config.settings import Settings
 from acidlib.errors import AcidError
 from acidlib.execute.in_process import open_runner
@@ -96,13 +96,15 @@ class Caller:
         to_file()
 
     @contextmanager
-    def verb(self) -> Iterator[None]:
-        """Carry out a verb, which Ctrl-C stops in order, and name its arguments as a program has them."""
+    def verb(self, word: Callable[[str], str]) -> Iterator[None]:
+        """Carry out a verb, which Ctrl-C stops in order.
+
+        word  returns what the program writes for an argument that an error names
+        """
         with STOPPING.in_program(lambda text: print(text, file=sys.stderr)):
             try:
                 yield
             except AcidError as error:
-                message = in_python(str(error))
-                if message == str(error):
-                    raise
-                raise type(error)(message) from error
+                logging.getLogger("acidlib").debug("the way to %s", type(error).__name__, exc_info=error)
+                error.put(word)
+                raise

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Literal
 from acidlib.api.arguments import Directories
 from acidlib.api.caller import Caller
 from acidlib.api.lake import Lake, Table
+from acidlib.api.verb import verb
 from acidlib.errors import RefusedError, UsageError
 from acidlib.runs.environment import Environment, read_environment, stated_uris
 from acidlib.runs.machine import Machine
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 QUEUE_VARIABLE = "ACIDLIB_QUEUE_URL"
 
 
+@verb()
 def connect(
     metastore: str | None = None,
     *,
@@ -53,10 +56,11 @@ def connect(
     []
     """
     caller = caller or Caller()
-    with caller.verb():
+    with caller.verb(Directories().word):
         return Lake(_environment(caller, metastore, settings, queue), pool=pool, caller=caller)
 
 
+@verb()
 def warehouse(
     location: str | Path,
     *,
@@ -95,10 +99,11 @@ def warehouse(
         hive_version=hive_version,
         visibility_txn=visibility_txn,
     )
-    with caller.verb():
+    with caller.verb(directories.word):
         return Lake(_environment(caller, "none", settings, queue), directories=directories, caller=caller)
 
 
+@verb()
 def directory(
     location: str | Path,
     *,
@@ -144,7 +149,7 @@ def directory(
         hive_version=hive_version,
         visibility_txn=visibility_txn,
     )
-    with caller.verb():
+    with caller.verb(directories.word):
         return Table(Lake(_environment(caller, "none", settings, queue), directories=directories, caller=caller))
 
 
@@ -159,7 +164,7 @@ def _environment(
         assignments=tuple(f"{name}={text}" for name, text in (settings or {}).items()),
     )
     for text in environment.settings.warnings:
-        warnings.warn(text, stacklevel=3)  # at the line of the program
+        warnings.warn(text, stacklevel=4)  # at the line of the program
     return replace(environment, settings=replace(environment.settings, warnings=()))  # its runs do not repeat them
 
 
@@ -174,7 +179,7 @@ def environment_of(
     try:
         uris = stated_uris(metastore)
     except RefusedError as error:
-        raise UsageError(str(error)) from None
+        raise UsageError(error.words) from None
     return read_environment(
         metastore=uris,
         queue_url=queue_url,
@@ -201,9 +206,22 @@ def register(spark: SparkSession) -> None:
     register_source(spark, partial(_opened, spark))
 
 
+class _Loading(Caller):
+    """A `load()` in Spark, whose errors name options of the format."""
+
+    @contextmanager
+    def verb(self, word: Callable[[str], str]) -> Iterator[None]:
+        """Carry out a verb."""
+        from acidlib.spark import source_options
+
+        del word
+        with super().verb(source_options.word):
+            yield
+
+
 def _opened(spark: SparkSession, options: SourceOptions) -> Snapshot:
     """Open the snapshot of a `load()` in a session."""
-    caller = Caller(Caller().machine_of(spark))
+    caller = _Loading(Caller().machine_of(spark))
     if options.location is not None:
         table = directory(
             options.location,

@@ -37,6 +37,25 @@ from acidlib.api.arguments import (
     texts,
 )
 from acidlib.api.caller import Caller, Shown
+from acidlib.api.verb import verb
+from acidlib.arguments import (
+    BLOCKERS,
+    BUCKETS,
+    DELETE,
+    DRY_RUN,
+    EXCLUDE,
+    LOCATION,
+    METASTORE_URI,
+    METRICS_FILE,
+    NOBODY_READS,
+    ORPHANS,
+    PARTITION,
+    REBALANCE,
+    RELEASE_HELD,
+    TABLE,
+    TRASH,
+    WAREHOUSE,
+)
 from acidlib.config.settings import Layer
 from acidlib.errors import UsageError
 from acidlib.execute.services import Runner, Services, returned_by
@@ -205,8 +224,12 @@ class Lake:
 
     @contextmanager
     def _call(self, job: str, *, progress: Shown = None, spark: Any = None) -> Iterator[_Call]:
-        with self._caller.verb():
+        with self._caller.verb(partial(self._word, plans=job.endswith("_compact"))):
             yield _Call(caller=self._caller, run=self._caller.run(job), shown=progress, spark=spark)
+
+    def _word(self, argument: str, *, plans: bool = False) -> str:
+        """Return what a program writes for an argument that an error names; `plans` if plan() is the dry run."""
+        return "plan()" if plans and argument == "dry-run" else self._directories.word(argument)
 
     def _selected(self, *, spark: Any = None, **filters: Any) -> tuple[Environment, Selection]:
         caller = self._caller
@@ -222,6 +245,7 @@ class Lake:
         interpretation = interpretation_of(environment, selection, self._directories)
         return replace(environment, pool=pool_of(environment, self._pool)), selection, interpretation
 
+    @verb()
     def table(self, name: str) -> Table:
         """Return a table by its name `DB.NAME`; it is looked for when a verb is called.
 
@@ -229,10 +253,10 @@ class Lake:
         >>> lake.table("sales.orders")
         <Table: sales.orders>
         """
-        with self._caller.verb():
+        with self._caller.verb(self._word):
             check_filters((name,), (), ())
             if set("*?[") & set(name):
-                raise UsageError(f"Cannot name a table {name}: verbs of the lake take patterns, as --table")
+                raise UsageError(f"Cannot name a table {name}: verbs of the lake take patterns, as {TABLE}")
             if not self._environment.metastore and self._directories.warehouse is None:
                 raise UsageError(
                     f"Cannot find {name} by its name: there is no metastore; name one in acidlib.connect() or in the "
@@ -240,6 +264,7 @@ class Lake:
                 )
         return Table(self, name)
 
+    @verb(LakeOptions)
     def plan(self, kind: Kind, **options: Unpack[LakeOptions]) -> Plan:
         """Return the plan of compactions, and change nothing; its arguments are those of `compact`.
 
@@ -252,6 +277,7 @@ class Lake:
         """
         return returned_by(self._compacting(Plan, kind, **options))
 
+    @verb(LakeOptions)
     def compact(self, kind: Kind, **options: Unpack[LakeOptions]) -> Compactions:
         """Compact the tables and partitions that are named, else those of the requests that wait in the queue.
 
@@ -305,11 +331,11 @@ class Lake:
             environment = replace(environment, settings=settings)
             share = parse_verify_share(settings.text("acidlib.verify"))
             if release_held and not (selection.tables or selection.location is not None):
-                raise UsageError("--release-held is for a named place: give --table or --location")
+                raise UsageError(f"{RELEASE_HELD} is for a named place: give {TABLE} or {LOCATION}")
             if selection.warehouse is not None and not selection.tables:
-                raise UsageError("--warehouse needs --table; without either, the queue is drained")
+                raise UsageError(f"{WAREHOUSE} needs {TABLE}; without either, the queue is drained")
             if (is_rebalance or buckets is not None) and not (is_rebalance and selection.tables):
-                raise UsageError("--rebalance needs --table, and --buckets needs --rebalance")
+                raise UsageError(f"{REBALANCE} needs {TABLE}, and {BUCKETS} needs {REBALANCE}")
             budget = None if time_budget is None else seconds_of(time_budget, name="time-budget")
             run = CompactionRun(
                 kind=KINDS[kind],
@@ -343,6 +369,7 @@ class Lake:
             head = call.head(environment, services)
             return report.result(head, notes, is_named=run.is_named, dry_run=run.dry_run)
 
+    @verb()
     def initiate(
         self,
         *,
@@ -395,6 +422,7 @@ class Lake:
                     notes = run_initiator(services, backend, selection, dry_run=dry_run, force=force, tell=add)
             return report.result(call.head(environment, services), notes, dry_run=dry_run)
 
+    @verb()
     def clean(
         self,
         *,
@@ -454,6 +482,7 @@ class Lake:
                     notes = [*cleaning.notes, *(() if report.sums.count else cleaning.why_nothing())]
             return report.result(call.head(environment, services), notes, dry_run=dry_run)
 
+    @verb()
     def orphans(
         self,
         *,
@@ -481,9 +510,9 @@ class Lake:
         with self._call("cleaner", progress=progress) as call:
             environment, selection = self._to_clean(**filters)
             if delete and (trash or dry_run):
-                raise UsageError("--delete excludes --trash and --dry-run")
+                raise UsageError(f"{DELETE} excludes {TRASH} and {DRY_RUN}")
             if not environment.metastore and selection.location is None and selection.warehouse is None:
-                raise UsageError("--orphans needs --metastore-uri, --warehouse or --location")
+                raise UsageError(f"{ORPHANS} needs {METASTORE_URI}, {WAREHOUSE} or {LOCATION}")
             idle = None if older_than is None else seconds_of(older_than, name="older-than")
             self._caller.checked()
             from acidlib.runs.open import open_backend
@@ -512,9 +541,10 @@ class Lake:
         if selection.location is not None:
             require_consistent(selection, everything=False, has_metastore=False)
         elif is_filtered and not environment.metastore and selection.warehouse is None:
-            raise UsageError("--table, --exclude and --partition need --metastore-uri or --warehouse")
+            raise UsageError(f"{TABLE}, {EXCLUDE} and {PARTITION} need {METASTORE_URI} or {WAREHOUSE}")
         return environment, selection
 
+    @verb()
     def undo(self, request: int, *, nobody_reads: bool = False, dry_run: bool = False, progress: Shown = None) -> Undo:
         """Take back the result of a compaction, as long as all its inputs still exist.
 
@@ -537,7 +567,7 @@ class Lake:
         with self._call("undo", progress=progress) as call:
             environment, selection = self._selected()
             if environment.metastore and nobody_reads:
-                raise UsageError("--nobody-reads is for directories without a metastore, which knows this itself")
+                raise UsageError(f"{NOBODY_READS} is for directories without a metastore, which knows this itself")
             count_of(request, name="request", least=1)
             self._caller.checked()
             from acidlib.runs import undo as service
@@ -554,6 +584,7 @@ class Lake:
                 )
             return Undo(head=call.head(environment, services), document=UndoDocument(undo=result))
 
+    @verb()
     def cancel(self, *requests: int, dry_run: bool = False) -> Cancellations:
         """Withdraw requests that no worker has taken yet, as Hive's ABORT COMPACTIONS does.
 
@@ -573,6 +604,7 @@ class Lake:
             results = service.cancel(self._environment, requests, now_ms=now_ms, dry_run=dry_run)
             return Cancellations(head=call.head(self._environment), document=CancellationsDocument.of(results))
 
+    @verb()
     def queue(
         self, *, tables: Texts = (), states: Texts = (), limit: int | None = None, blockers: bool = False
     ) -> Requests:
@@ -596,7 +628,7 @@ class Lake:
             if limit is not None:
                 count_of(limit, name="limit", least=1)
             if blockers and not environment.metastore:
-                raise UsageError("--blockers needs a metastore: without it readers are not known")
+                raise UsageError(f"{BLOCKERS} needs a metastore: without it readers are not known")
             self._caller.checked()
             from acidlib.runs.open import open_queued
             from acidlib.status.look import blockers as blockers_of
@@ -626,6 +658,7 @@ class Lake:
                 of=len(everything),
             )
 
+    @verb()
     def files(
         self,
         *,
@@ -657,6 +690,7 @@ class Lake:
                 shown = show_places(services, backend, selection)
             return Places(head=Head(job="show_place", version=__version__), document=shown)
 
+    @verb()
     def doctor(self, *, locations: Texts = ()) -> Checks:
         """Check that jobs can work here: Java, Python, Spark, kernels, executors, metastore, clocks, rights, stores.
 
@@ -688,6 +722,7 @@ class Lake:
                 document = ChecksDocument.of(list(made))
             return Checks(head=Head(job="doctor", version=__version__), document=document)
 
+    @verb()
     def status(
         self,
         *,
@@ -714,7 +749,7 @@ class Lake:
         filters = {"tables": tables, "partitions": partitions, "exclude": exclude, "if_exists": if_exists}
         with self._call("status", progress=progress) as call:
             if metrics_file is not None and not str(metrics_file).endswith(".prom"):
-                raise UsageError("--metrics-file has to end in .prom: node exporter passes over other names")
+                raise UsageError(f"{METRICS_FILE} has to end in .prom: node exporter passes over other names")
             environment, selection = self._selected(**filters)
             stated = stated_of(environment, selection, self._directories)
             count_of(places, name="places", least=0)
@@ -750,7 +785,7 @@ class Lake:
 
         spark  a session, whose properties of Hadoop count, too
         """
-        with self._caller.verb():
+        with self._caller.verb(self._word):
             tables = () if table is None else (table,)
             environment, selection, interpretation = self._interpreted(
                 everything=True, spark=spark, tables=tables, partitions=partitions
@@ -804,6 +839,7 @@ class Table:
     def _tables(self) -> tuple[str, ...]:
         return () if self._name is None else (self._name,)
 
+    @verb(CompactionOptions)
     def plan(self, kind: Kind, **options: Unpack[CompactionOptions]) -> Plan:
         """Return the plan of a compaction, and change nothing; its arguments are those of `compact`.
 
@@ -816,6 +852,7 @@ class Table:
         """
         return self._lake.plan(kind, tables=self._tables, **options)
 
+    @verb(CompactionOptions)
     def compact(self, kind: Kind, **options: Unpack[CompactionOptions]) -> Compactions:
         """Compact the table, or the partitions that are named.
 
@@ -831,6 +868,7 @@ class Table:
         """
         return self._lake.compact(kind, tables=self._tables, **options)
 
+    @verb(CompactionOptions)
     def compaction(self, kind: Kind, **options: Unpack[CompactionOptions]) -> CompactionJob:
         """Return a compaction whose tasks the program runs itself, in whatever pool it has; see `CompactionJob`.
 
@@ -849,6 +887,7 @@ class Table:
         steps = self._lake._compacting(Compactions, kind, hands_out=plans.append, tables=self._tables, **options)
         return CompactionJob(steps, plans)
 
+    @verb()
     def clean(
         self,
         *,
@@ -879,6 +918,7 @@ class Table:
             progress=progress,
         )
 
+    @verb()
     def files(
         self,
         *,
@@ -897,6 +937,7 @@ class Table:
             tables=self._tables, partitions=partitions, idle=idle, if_exists=if_exists, progress=progress
         )
 
+    @verb()
     def snapshot(
         self,
         *,
@@ -927,6 +968,7 @@ class Table:
         """
         return self._lake._snapshot(self._name, columns=columns, where=where, row_ids=row_ids, partitions=partitions)
 
+    @verb()
     def to_arrow(
         self,
         *,
@@ -946,6 +988,7 @@ class Table:
         with self.snapshot(columns=columns, where=where, row_ids=row_ids, partitions=partitions) as snapshot:
             return snapshot.to_arrow()
 
+    @verb()
     def read(
         self,
         spark: SparkSession,
@@ -984,6 +1027,7 @@ class Table:
         )
         return held_dataframe(spark, opened, columns=names, where=where)
 
+    @verb()
     def undo(self, request: int, *, nobody_reads: bool = False, dry_run: bool = False, progress: Shown = None) -> Undo:
         """Take back the result of a compaction of the table; the arguments are those of `Lake.undo`.
 

@@ -245,8 +245,9 @@ class CommandLine(Caller):
         self.write_metrics = to_file
 
     @contextmanager
-    def verb(self) -> Iterator[None]:
-        """Carry out a verb."""
+    def verb(self, word: Callable[[str], str]) -> Iterator[None]:
+        """Carry out a verb, whose errors name options."""
+        del word
         yield
 
 

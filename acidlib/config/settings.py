@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Self
 
+from acidlib.arguments import SET
 from acidlib.config.files import expand, read_bytes, read_site
 from acidlib.config.keys import BY_NAME, CONNECTION_NAMES, KEYS, NAMESPACES, Key, Kind, Spelling, find_key, is_hives
 from acidlib.errors import CorruptError, RefusedError, UsageError
@@ -166,7 +167,7 @@ def load_settings(
     for text in assignments:
         name, equals, value = text.partition("=")
         if not equals or not name.strip():
-            raise UsageError(f"Cannot use --set {text}: it is not of the form key=value")
+            raise UsageError(f"Cannot use {SET} {text}: it is not of the form key=value")
         assigned[name.strip()] = value
     layers.append((Layer.COMMAND_LINE, assigned))
     settings = default_settings()

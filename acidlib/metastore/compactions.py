@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from acidlib.arguments import NO_METASTORE
 from acidlib.errors import RefusedError
 from acidlib.metastore.connection import MetastoreClient, missing_field, required
 from acidlib.model.requests import (
@@ -31,7 +32,7 @@ OF_A_COMPACTOR = (
     *("find_next_compact2", "update_compactor_state", "mark_compacted", "mark_failed", "mark_refused", "mark_cleaned"),
     *("abort_Compactions", "get_open_txns_req", "get_partitions_by_names_req"),
 )
-MAY_WORK = "--metastore-uri none may work, which compacts directories"
+MAY_WORK = f"{NO_METASTORE} may work, which compacts directories"
 """What is left to do with a metastore that is refused."""
 
 

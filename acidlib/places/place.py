@@ -9,6 +9,7 @@ from acidlib.acid.listing import Listing, detect_generation
 from acidlib.acid.names import Generation, Hive, Names, Reader
 from acidlib.acid.state import AcidState, acid_state
 from acidlib.acid.write_ids import ALL_COMMITTED, ValidTxnList, ValidWriteIdList
+from acidlib.arguments import LOCATION
 from acidlib.config.settings import Layer, Settings
 from acidlib.errors import RefusedError
 from acidlib.location import Location
@@ -292,7 +293,7 @@ def target_of(request: CompactionRequest, reader: Reader | None) -> Target:
     if facts.location is None or facts.write_ids is None:
         raise RefusedError(
             f"Cannot compact {request.ref}: request {request.id} does not state its location and committed write ids; "
-            "name the place by --location, or have the initiator queue it again"
+            f"name the place by {LOCATION}, or have the initiator queue it again"
         )
     return Target(
         ref=request.ref,

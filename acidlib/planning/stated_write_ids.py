@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from acidlib.acid.listing import Listing, highest_write_id
 from acidlib.acid.names import ANY_NAMES, BaseDir, is_side_file, parse_directory
 from acidlib.acid.write_ids import ValidWriteIdList, all_committed
+from acidlib.arguments import ALL_COMMITTED, COMMITTED, DRY_RUN, WRITE_IDS, WRITE_IDS_FILE, YES
 from acidlib.errors import RefusedError, UsageError
 from acidlib.model.tables import TableRef
 
@@ -44,8 +45,7 @@ class StatedWriteIds:
             # never 0, which means no mark to Hive
             return all_committed(name, max(1, highest_write_id(listing, ANY_NAMES)))
         raise UsageError(
-            f"Cannot work on {name}: nothing says which of its transactions are committed; give --write-ids, "
-            "--write-ids-file or --all-committed"
+            f"Cannot work on {name}: nothing says which of its transactions are committed; give {COMMITTED}"
         )
 
     def require_of(self, ref: TableRef) -> None:
@@ -61,8 +61,8 @@ def require_list_per_table(tables: Sequence[str]) -> None:
         shown = ", ".join(tables[:_SHOWN]) + (f" and {len(tables) - _SHOWN} more" if len(tables) > _SHOWN else "")
         raise RefusedError(
             f"Cannot take everything as committed in {len(tables)} tables, {shown}: where a transaction was rolled "
-            "back its rows would come back; give --write-ids-file with a line for each table, or --yes where nothing "
-            "was rolled back in any of them (--dry-run names what hints at it)"
+            f"back its rows would come back; give {WRITE_IDS_FILE} with a line for each table, or {YES} where nothing "
+            f"was rolled back in any of them ({DRY_RUN} names what hints at it)"
         )
 
 
@@ -110,9 +110,9 @@ def signs_of_aborts(ids: Iterable[tuple[int, int]], notes_of_streams: Sequence[s
 def stated_write_ids(*, text: str | None, file_text: str | None, everything: bool) -> StatedWriteIds | None:
     """Return the statement of the three options, or None; RefusedError when they contradict or do not parse."""
     options = {
-        "--write-ids": text is not None,
-        "--write-ids-file": file_text is not None,
-        "--all-committed": everything,
+        WRITE_IDS: text is not None,
+        WRITE_IDS_FILE: file_text is not None,
+        ALL_COMMITTED: everything,
     }
     given = [name for name, is_given in options.items() if is_given]
     if len(given) > 1:

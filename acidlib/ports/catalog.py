@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from acidlib.acid.names import Generation
 from acidlib.acid.write_ids import ALL_COMMITTED, ValidTxnList
+from acidlib.arguments import TABLE
 from acidlib.config.settings import Layer
 from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError, known_error
 from acidlib.execute.services import Services, value_or_raise
@@ -214,7 +215,7 @@ class Catalog:
             elif ref.partition is None and table.partition_keys:
                 places[ref] = RefusedError(
                     f"Cannot compact {table.ref}: it is partitioned and the request names no partition; "
-                    "request each partition, or run the compaction with --table"
+                    f"request each partition, or run the compaction with {TABLE}"
                 )
             else:
                 try:

@@ -14,6 +14,8 @@ from dataclasses import replace
 from acidlib.acid.listing import Listing
 from acidlib.acid.names import Calls, Generation
 from acidlib.acid.write_ids import ValidTxnList
+from acidlib.arguments import POOL as POOL_ARGUMENT
+from acidlib.arguments import TABLE
 from acidlib.errors import AcidError, ConflictError, RefusedError, RetryError, UnknownOutcomeError
 from acidlib.execute.services import WORKER_PREFIX, Services, attempt
 from acidlib.metastore.compactions import MAY_WORK
@@ -230,7 +232,7 @@ class Hive4Requests:
     def _not_obeyed(self, pool: str) -> str:
         return (
             f"{self.hms.shown_version} does not obey the pool {pool}, so that no request is a run's own; a run that "
-            f"drains the default pool may work (without --table and --pool), and {MAY_WORK}"
+            f"drains the default pool may work (without {TABLE} and {POOL_ARGUMENT}), and {MAY_WORK}"
         )
 
     def _in_pool(self, pool: str) -> CompactionRequest | None:

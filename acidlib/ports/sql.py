@@ -10,6 +10,7 @@ from typing import Protocol
 
 from acidlib.acid.listing import Listing
 from acidlib.acid.write_ids import ALL_COMMITTED, ValidTxnList
+from acidlib.arguments import QUEUE_URL
 from acidlib.config.settings import Settings
 from acidlib.errors import (
     AcidError,
@@ -255,7 +256,7 @@ class SqlRequests:
         if row is None:
             raise MissingError(
                 f"Cannot undo request {request_id}: there is no such request in {self.queue.shown}; see acidlib show, "
-                "or name the queue with --queue-url"
+                f"or name the queue with {QUEUE_URL}"
             )
         if not self.scope.ours(row):
             raise RefusedError(

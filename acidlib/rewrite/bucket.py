@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from acidlib.acid.write_ids import ValidWriteIdList
+from acidlib.arguments import TABLE_COLUMNS
 from acidlib.datafiles import DataFiles, SinkFile, SourceFile
 from acidlib.errors import CorruptError, RefusedError
 from acidlib.model.units import DataFile, KeyRange, StripeAction, StripeFacts, Unit, UnitResult
@@ -181,7 +182,7 @@ def open_rows(unit: Unit, files: InputFiles) -> Iterator[OpenInputs]:
                     raise RefusedError(
                         f"Cannot compact {where}: its columns are {shown(row)} and those of "
                         f"{files.full_path(unit.schema)} are {shown(table)}, and nothing tells which are the table's; "
-                        "state them with --columns 'name type, ...'"
+                        f"state them with {TABLE_COLUMNS}"
                     )
                 alignment = align(table, row, where=where, generation=unit.generation, matching=unit.matching)
             except RefusedError:

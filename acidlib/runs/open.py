@@ -9,6 +9,7 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 
 from acidlib.acid.names import OWN_QUEUE, Calls, Generation
+from acidlib.arguments import QUEUE_URL
 from acidlib.errors import RefusedError
 from acidlib.execute.services import Services
 from acidlib.metastore.heartbeat import Heartbeater, heartbeat_options
@@ -176,7 +177,7 @@ def _queue_url(where: Environment) -> str:
     """Return the URL with its password, from wherever that is kept."""
     if not where.queue_url:
         raise RefusedError(
-            "Cannot choose a file for the queue: this user has no home directory; ACIDLIB_HOME or --queue-url names "
+            f"Cannot choose a file for the queue: this user has no home directory; ACIDLIB_HOME or {QUEUE_URL} names "
             "another place"
         )
     return with_password(where.queue_url, where.settings.site, where.secrets.password)

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, TypeVar, cast
 
 from acidlib.acid.names import LONG_MAX, SIDE_FILE_SUFFIX, DeltaDir, parse_directory
+from acidlib.arguments import INSERT_ONLY, TABLE_KIND, VISIBILITY_TXN
 from acidlib.config.settings import Settings
 from acidlib.errors import AcidError, ConflictError, CorruptError, OverMemoryError, RefusedError
 from acidlib.execute.schedule import Subtask, run_tasks
@@ -309,7 +310,7 @@ def _holds_events(place: ListedPlace, tails: Tails) -> bool:
 def prove_full_acid(target: Target, directories: Sequence[InputDirectory], tails: Tails) -> None:
     """Raise RefusedError unless the files are proven to hold ACID events: those of an insert-only table hold none."""
     cannot = f"Cannot read {target.ref}:"
-    instead = "if the table is insert-only, give --table-kind insert-only"
+    instead = f"if the table is insert-only, give {INSERT_ONLY}"
     files = [file for directory in directories for file in directory.files]
     for file in files:
         if file.form is FileForm.EVENTS and file.length and not file.aborted:
@@ -317,7 +318,7 @@ def prove_full_acid(target: Target, directories: Sequence[InputDirectory], tails
                 return
             raise RefusedError(f"{cannot} {file.path} has no ACID columns; {instead}")
     if files and target.interpretation.table_kind != FULL:
-        raise RefusedError(f"{cannot} no file proves whether the table is full ACID or insert-only; give --table-kind")
+        raise RefusedError(f"{cannot} no file proves whether the table is full ACID or insert-only; give {TABLE_KIND}")
     first = next((file for file in files if file.length), None)
     if first is None:
         return
@@ -391,7 +392,7 @@ def plan_compaction(
     if inputs.publication is Publication.FILE_BY_FILE and txn is not None and len(files) > 1:
         raise RefusedError(
             f"Cannot compact {target.ref}: in a bucket its {len(files)} files cannot become visible at once, "
-            "and a name with a transaction hides them from no reader; leave --visibility-txn out"
+            f"and a name with a transaction hides them from no reader; leave {VISIBILITY_TXN} out"
         )
     is_rebalance = inputs.kind is CompactionType.REBALANCE
     buckets = buckets or present_buckets(place.listing, inputs) if is_rebalance else None

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from acidlib.acid.listing import Listing
+from acidlib.arguments import DRY_RUN, NOBODY_READS
 from acidlib.errors import (
     AcidError,
     ConflictError,
@@ -60,7 +61,7 @@ def undo(
         if not (undoing.knows_readers or nobody_reads):
             raise UsageError(
                 f"Cannot undo the compaction of {request.ref}: files do not tell whether a query reads it; give "
-                "--nobody-reads, or --dry-run"
+                f"{NOBODY_READS}, or {DRY_RUN}"
             )
         return _undo(services, undoing, request, user)
     except (MissingError, UsageError):

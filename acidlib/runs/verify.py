@@ -18,6 +18,8 @@ from typing import Any
 
 from acidlib.acid.listing import ListedFile
 from acidlib.acid.names import METADATA_ACID_FILE, BaseDir, parse_directory
+from acidlib.arguments import RELEASE_HELD
+from acidlib.arguments import VERIFY as VERIFY_ARGUMENT
 from acidlib.errors import AcidError, ConflictError, CorruptError, UnverifiedError
 from acidlib.execute.schedule import run_tasks
 from acidlib.execute.services import Services, Task
@@ -359,13 +361,13 @@ def _message(result: ResultToVerify, difference: str, verification: Verification
     sides = f"before: {', '.join(verification.before)}; now: {', '.join(verification.now) or 'not listed'}"
     if result.staged or target.interpretation.visible_on_commit:
         advice = (
-            "Nothing was published: readers see the same as before. Compact it again with --verify, or with "
-            "--release-held if the result is right; without either it is refused"
+            f"Nothing was published: readers see the same as before. Compact it again with {VERIFY_ARGUMENT}, or with "
+            f"{RELEASE_HELD} if the result is right; without either it is refused"
         )
     else:
         advice = (
             "Readers see the result, and all its inputs are still there. Nothing is cleaned or compacted there until "
             f"the operator decides: remove {' and '.join(result.directories)} if that is wrong, or run the compaction "
-            "again with --release-held if it is right"
+            f"again with {RELEASE_HELD} if it is right"
         )
     return f"Cannot vouch for the compaction of {target.ref}: {difference} ({sides}). {advice}"

@@ -71,6 +71,28 @@ _KNOWN = {
 }
 
 
+_WORDS = {
+    "committed": "writeIds or allCommitted",
+    "insert-only": "tableKind=insert-only",
+    "table-columns": "tableColumns=name type, ...",
+    "columns": "tableColumns",
+    "table": "DB.NAME",
+    "partition": "partitions",
+    "metastore-uri": "metastore",
+    "no-metastore": "location",
+    "warehouse": "location",
+    "write-ids": "writeIds",
+    "all-committed": "allCommitted",
+    "table-kind": "tableKind",
+    "hive-version": "hiveVersion",
+}
+
+
+def word(argument: str) -> str:
+    """Return what stands for an argument of messages in the options of a `load()`; else its name in `acidlib`."""
+    return _WORDS.get(argument) or argument.replace("-", "_")
+
+
 def source_options(options: Mapping[str, str]) -> SourceOptions:
     """Return the meaning of the options of one `load()`; UsageError for one that is unknown or contradicts another."""
     given = {key.lower(): value for key, value in options.items()}

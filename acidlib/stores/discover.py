@@ -13,6 +13,7 @@ from itertools import takewhile
 from typing import Protocol, TypeVar
 
 from acidlib.acid.names import is_acid_directory_name, is_hidden
+from acidlib.arguments import LOCATION, TABLE, WAREHOUSE, said
 from acidlib.errors import AcidError, MissingError, RefusedError, known_error
 from acidlib.location import Location
 from acidlib.model.tables import PartitionName, TableRef, is_partition_directory
@@ -110,12 +111,12 @@ def discover_warehouse(
                 raise content
             tables.append(discovery.table(path, content))
         except _NoTable as reason:
-            skipped[path] = str(reason)
+            skipped[path] = said(str(reason))
         except Exception as error:
             skipped[path] = str(known_error(error, f"read {path}"))
     part = next((location for location, reason in skipped.items() if reason == _PART), None)
     if part is not None and not tables:
-        raise RefusedError(f"Cannot look for tables in {root}: {part}: {_PART}; --location names a table")
+        raise RefusedError(f"Cannot look for tables in {root}: {part}: {_PART}; {LOCATION} names a table")
     return tuple(tables), skipped
 
 
@@ -209,12 +210,12 @@ class _Discovery:
         databases = [name for name in content.others if name.lower().endswith(_DATABASE_SUFFIX)]
         if databases:
             return (
-                f"it is a directory of databases, such as {databases[0]}; name a table, or use --warehouse and --table"
+                f"it is a directory of databases, such as {databases[0]}; name a table, or use {WAREHOUSE} and {TABLE}"
             )
         for name in content.others:
             (below,) = self.look([location.child(name)])
             if isinstance(below, _Content) and (below.has_acid or below.levels):
-                return f"it is a directory of tables, such as {name}; name one of them, or use --warehouse and --table"
+                return f"it is a directory of tables, such as {name}; name one of them, or use {WAREHOUSE} and {TABLE}"
         return None
 
     def table(self, path: Location, content: _Content) -> TableLocation:

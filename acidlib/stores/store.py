@@ -23,6 +23,7 @@ from acidlib.acid.names import (
     has_visibility_suffix,
     parse_directory,
 )
+from acidlib.arguments import TRASH as TRASH_ARGUMENT
 from acidlib.datafiles import DataFiles
 from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError
 from acidlib.location import Location
@@ -293,7 +294,9 @@ class Stage(ABC):
         """Remove the rest, unless it is needed to finish a publication; return why something stays, if it does."""
 
 
-_NO_TRASH = "nothing can be moved in a bucket; without --trash it is removed, and a bucket with versions keeps it"
+_NO_TRASH = (
+    f"nothing can be moved in a bucket; without {TRASH_ARGUMENT} it is removed, and a bucket with versions keeps it"
+)
 
 
 class Store(ABC):

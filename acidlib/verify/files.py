@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, BinaryIO, cast
 
+from acidlib.arguments import VERIFY
 from acidlib.datafiles import DataFiles, SourceFile
 from acidlib.errors import AcidError, CorruptError, RefusedError
 from acidlib.location import Location
@@ -28,7 +29,7 @@ def require_reader() -> None:
         import pyorc  # noqa: F401
     except ImportError as error:
         raise RefusedError(
-            f"Cannot verify: the second reader is missing ({error}); install acidlib[verify], or leave --verify out"
+            f"Cannot verify: the second reader is missing ({error}); install acidlib[verify], or leave {VERIFY} out"
         ) from None
 
 

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 import acidlib
-from acidlib.api.arguments import in_python
 from acidlib.api.caller import Caller
+from acidlib.arguments import said
 from integration.harness import AROUND, IN_PROCESS, Jobs, fixture, names, tree
 
 CALLER = Caller(IN_PROCESS)
@@ -169,7 +169,7 @@ def test_both_doors_refuse_the_same(doors: Doors, job: str, words: list[str], ve
         verb(doors)
     assert raised.value.kind == error["kind"]
     assert "--" not in str(raised.value), "a program has keywords, no options"
-    assert doors.alike(str(raised.value)) == doors.alike(in_python(error["message"])).replace(BY_CLI, BY_VERB)
+    assert doors.alike(said(raised.value.words)) == doors.alike(error["message"]).replace(BY_CLI, BY_VERB)
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,7 @@ from typing import Any
 import msgspec
 
 from acidlib.acid.names import ANY_NAMES, METADATA_ACID_FILE, DeltaDir, parse_directory
+from acidlib.arguments import VISIBILITY_TXN
 from acidlib.errors import (
     WHEN_FREE,
     AcidError,
@@ -358,7 +359,7 @@ class S3Stage(Stage):
         if parsed.visibility_txn and len(directory.files) > 1:
             # Hive 4 asks such a base for no marker (AcidUtils.isCompactedBase), so nothing keeps readers from it
             raise RefusedError(
-                f"{several}, and a name with a transaction hides them from no reader; leave --visibility-txn out"
+                f"{several}, and a name with a transaction hides them from no reader; leave {VISIBILITY_TXN} out"
             )
         if isinstance(parsed, DeltaDir) and len(directory.files) > 1:
             raise RefusedError(f"{several}; a major compaction makes a base, at which readers wait")

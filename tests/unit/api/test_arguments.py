@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import pickle
+import re
 from datetime import timedelta
+from inspect import signature
 from typing import Any
 
 import pytest
 
-from acidlib.api.arguments import bytes_of, count_of, in_python, one_of, seconds_of, texts
+import acidlib
+from acidlib import arguments
+from acidlib.api.arguments import Directories, bytes_of, count_of, one_of, seconds_of, texts
+from acidlib.arguments import argument, said
+from acidlib.cli.launch import JOBS
 from acidlib.errors import UsageError
+from acidlib.spark import source_options
 
 
 @pytest.mark.parametrize(
@@ -62,14 +70,44 @@ def test_one_text_is_as_good_as_several() -> None:
     assert texts(text for text in ("a", "b")) == ("a", "b")
 
 
-@pytest.mark.parametrize(
-    ("message", "words"),
-    [
-        ("give --write-ids, --write-ids-file or --all-committed", "give write_ids, write_ids_file or all_committed"),
-        ("--table needs --metastore-uri, or --warehouse", "tables needs metastore, or acidlib.warehouse()"),
-        ("a -- b --x- /--path a--table --5", "a -- b --x- /path a--table --5"),
-        ("base_5 is gone", "base_5 is gone"),
-    ],
-)
-def test_a_program_reads_of_its_keywords(message: str, words: str) -> None:
-    assert in_python(message) == words
+MAKERS = {
+    "acidlib.connect()": acidlib.connect,
+    "acidlib.directory()": acidlib.directory,
+    "acidlib.warehouse()": acidlib.warehouse,
+}
+VERBS = {name: signature(verb) for name, verb in vars(acidlib.Lake).items() if name[0] != "_"}
+KEYWORDS = {keyword for stated in VERBS.values() for keyword in stated.parameters}
+OPTIONS = {option for job in JOBS for parameter in job.load().params for option in parameter.opts}
+NAMES = [said(value, str) for name, value in vars(arguments).items() if name.isupper() and name[0] != "_"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_door_can_write_what_a_message_names(name: str) -> None:
+    assert set(re.findall(r"--[a-z-]+", said(argument(name)))) <= OPTIONS
+    lake = Directories(warehouse="/w") if name == "yes" else Directories(location="/d")
+    word, _, maker = lake.word(name).partition(" of ")
+    if maker:
+        keywords = word.partition("=")[0].replace(" or ", ", ").split(", ")
+        assert set(keywords) <= signature(MAKERS[maker]).parameters.keys()
+    else:
+        assert set(word.removesuffix("()").split(" or ")) <= {*MAKERS, *VERBS, *KEYWORDS, "the kind rebalance"} | {
+            maker.removesuffix("()") for maker in MAKERS
+        }
+
+
+def test_spark_names_the_options_of_its_format() -> None:
+    known = dict.fromkeys(("allCommitted", "writeIds", "hiveVersion", "tableColumns", "partitions"), "1")
+    assert source_options.word("committed") == "writeIds or allCommitted"
+    for name in ("all-committed", "write-ids", "columns", "partition", "table-kind"):
+        option = source_options.word(name)
+        value = "full" if option == "tableKind" else known[option]
+        assert source_options.source_options({"path": "/t", option: value}).location == "/t"
+
+
+def test_a_word_of_the_caller_stays_as_it_is() -> None:
+    error = UsageError(f"Cannot use {arguments.TABLE} id > 1 --table 5")
+    assert str(error) == "Cannot use --table id > 1 --table 5"
+    error.put(Directories().word)
+    assert str(error) == "Cannot use tables id > 1 --table 5"
+    again = pickle.loads(pickle.dumps(error))
+    assert (str(again), again.words, type(again)) == (str(error), error.words, UsageError)

@@ -54,7 +54,8 @@ import sys
 import acidlib, acidlib.errors
 from acidlib import __version__
 rooms = {name for name in sys.modules if name.startswith("acidlib")}
-assert rooms == {"acidlib", *(f"acidlib.{name}" for name in ("errors", "masking", "version", "wording"))}, rooms
+light = ("arguments", "errors", "masking", "version", "wording")
+assert rooms == {"acidlib", *(f"acidlib.{name}" for name in light)}, rooms
 assert acidlib.RefusedError is acidlib.errors.RefusedError
 acidlib.connect
 rooms = {"pyspark", "numba", "pyarrow", "sqlalchemy", "thrift", "boto3"} & set(sys.modules)

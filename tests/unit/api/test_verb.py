@@ -1,0 +1,64 @@
+"""What a program sees of a wrong call: a sentence of its own words, and its own line."""
+
+from __future__ import annotations
+
+import traceback
+from inspect import signature
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import acidlib
+
+CALLS: dict[str, Any] = {
+    "it has no argument partition; did you mean partitions or max_partitions?": {"kind": "major", "partition": "a=1"},
+    "it has no argument max_byte; did you mean max_bytes?": {"kind": "major", "max_byte": 1},
+    "it has no argument xyz": {"kind": "major", "xyz": 1},
+    "missing a required argument: 'kind'": {},
+}
+
+
+@pytest.mark.parametrize(("reason", "call"), CALLS.items(), ids=CALLS)
+def test_a_wrong_keyword_is_refused_with_the_one_that_is_meant(reason: str, call: dict[str, Any]) -> None:
+    with pytest.raises(acidlib.UsageError) as raised:
+        acidlib.directory("/t").compact(**call)
+    assert str(raised.value) == f"Cannot call compact(): {reason}"
+
+
+def test_a_signature_has_every_option() -> None:
+    table, lake = signature(acidlib.Table.compact).parameters, signature(acidlib.Lake.compact).parameters
+    assert [*table] == ["self", "kind", *acidlib.CompactionOptions.__annotations__]
+    assert set(lake) - set(table) == {"tables", "exclude"}
+    assert table["max_bytes"].annotation == "Size | None"
+    with pytest.raises(acidlib.UsageError, match=r"^Cannot call connect\(\): it has no argument setting; did you mean"):
+        acidlib.connect("none", setting={})  # type: ignore[call-arg]
+
+
+def test_an_error_has_the_line_of_its_caller_and_no_way_below(tmp_path: Path) -> None:
+    """In a notebook the line is shown below the sentence, in place of a traceback."""
+    table = acidlib.directory(tmp_path / "t")
+    with pytest.raises(acidlib.UsageError) as raised:
+        table.compact("major")
+    sentence = (
+        "what is committed cannot be known from files: give write_ids, write_ids_file or all_committed of "
+        "acidlib.directory()"
+    )
+    assert raised.value._render_traceback_() == [f"UsageError: {sentence}", raised_at(raised.value)]
+    assert len(traceback.extract_tb(raised.value.__traceback__)) == 2
+    assert "direct cause" not in "".join(traceback.format_exception(raised.value))
+
+
+def raised_at(error: BaseException) -> str:
+    (own, _) = traceback.extract_tb(error.__traceback__)
+    return f"  line {own.lineno}: {own.line}"
+
+
+def test_a_defect_keeps_its_whole_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: Any, **__: Any) -> None:
+        raise acidlib.DefectError("Cannot do it: unexpected KeyError: 1")
+
+    monkeypatch.setattr("acidlib.api.lake.selected", broken)
+    with pytest.raises(acidlib.DefectError) as raised:
+        acidlib.directory("/t", all_committed=True).compact("major")
+    assert any("in broken" in line for line in raised.value._render_traceback_())
