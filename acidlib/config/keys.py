@@ -76,103 +76,102 @@ STATUS_KEYS: tuple[Key, ...] = (
     _any_hours(
         name="metastore.compactor.oldest.initiated.compaction.time.threshold.warning",
         default="1h",
-        meaning="status: a request that has waited to start for so long is a warning. In all limits of time 0 or less "
-        "means never.",
+        meaning="status: warning if a request has waited so long to start. 0 or less in a limit of time means never.",
     ),
     _any_hours(
         name="metastore.compactor.oldest.initiated.compaction.time.threshold.error",
         default="12h",
-        meaning="status: a request that has waited for so long is an error.",
+        meaning="status: error if a request has waited so long to start.",
     ),
     _duration(
         name="acidlib.status.working.threshold",
         default="12h",
-        meaning="status: a request that has been working for so long is a warning; after "
-        "`hive.compactor.worker.timeout` it is an error.",
+        meaning="status: warning if a request has been working for so long; error after "
+        "`hive.compactor.worker.timeout`.",
         unit="h",
     ),
     _any_hours(
         name="metastore.compactor.oldest.uncleaned.compaction.time.threshold",
         default="24h",
-        meaning="status: a request that has been ready for cleaning for so long is a warning; so are the transactions "
-        "and locks for which it waits.",
+        meaning="status: warning if a request has been ready for cleaning for so long; also for the transactions and "
+        "locks that it waits for.",
     ),
     _any_number(
         name="metastore.compactor.failed.compaction.ratio.threshold",
         default="0.01",
-        meaning="status: such a share of places whose last compaction failed or was not initiated is a warning.",
+        meaning="status: warning from this share of places whose last compaction failed or was not initiated.",
     ),
     _count(
         name="acidlib.status.refused.threshold",
         default="2",
-        meaning="status: so many refusals in a row at the same place are a warning.",
+        meaning="status: warning after so many refusals in a row at a place.",
     ),
     _any_hours(
         name="metastore.compactor.oldest.open.txn.threshold.warning",
         default="24h",
-        meaning="status: a transaction that has been open for so long is a warning.",
+        meaning="status: warning if a transaction has been open for so long.",
     ),
     _any_hours(
         name="metastore.compactor.oldest.open.txn.threshold.error",
         default="72h",
-        meaning="status: a transaction that has been open for so long is an error.",
+        meaning="status: error if a transaction has been open for so long.",
     ),
     _any_hours(
         name="metastore.compactor.oldest.uncleaned.aborted.txn.time.threshold.warning",
         default="24h",
-        meaning="status: an aborted transaction that the metastore has kept for so long is a warning.",
+        meaning="status: warning if the metastore has kept an aborted transaction for so long.",
     ),
     _any_hours(
         name="metastore.compactor.oldest.uncleaned.aborted.txn.time.threshold.error",
         default="48h",
-        meaning="status: an aborted transaction that the metastore has kept for so long is an error.",
+        meaning="status: error if the metastore has kept an aborted transaction for so long.",
     ),
     _any_count(
         name="metastore.acidmetrics.table.aborted.txns.threshold",
         default="1500",
-        meaning="status: a table with more aborted write ids than this counts as one with many.",
+        meaning="status: warning if a table has more aborted write ids than this.",
         aliases=("hive.metastore.acidmetrics.table.aborted.txns.threshold",),
     ),
     _any_count(
         name="metastore.compactor.tables.with.aborted.txn.threshold",
         default="1",
-        meaning="status: so many such tables are an error; each of them is a warning.",
+        meaning="status: error if there are so many such tables.",
     ),
     _any_count(
         name="hive.compactor.active.delta.dir.threshold",
         default="200",
-        meaning="status: more deltas than this, which readers of a place have to merge, are a warning.",
+        meaning="status: warning if readers of a place have to merge more deltas than this.",
     ),
     _any_count(
         name="hive.compactor.obsolete.delta.dir.threshold",
         default="200",
-        meaning="status: more obsolete directories than this at a place are a warning.",
+        meaning="status: warning if a place has more obsolete directories than this.",
     ),
     _any_count(
         name="hive.compactor.small.delta.dir.threshold",
         default="200",
-        meaning="status: more small deltas than this at a place are a warning.",
+        meaning="status: warning if a place has more small deltas than this.",
     ),
     _any_number(
         name="metastore.deltametrics.delta.pct.threshold",
         default="0.01",
-        meaning="status: a delta with a smaller share of its base's bytes than this counts as small.",
+        meaning="status: a delta with a smaller share of its base's bytes than this is small.",
         aliases=("hive.txn.acid.metrics.delta.pct.threshold",),
     ),
     _number(
         name="acidlib.status.delta.ratio.threshold",
         default="1",
-        meaning="status: deltas with more bytes than so many times their base are a warning.",
+        meaning="status: warning if deltas have more bytes than so many times their base.",
     ),
     _size(
         name="acidlib.status.obsolete.bytes.threshold",
         default="0",
-        meaning="status: so many bytes that wait for cleaning at a place are a warning.",
+        meaning="status: warning if so many bytes wait for cleaning at a place; 0: never.",
     ),
     _count(
         name="acidlib.status.metrics.tables",
         default="100",
-        meaning="status: so many tables, the worst first, have metrics of their own.",
+        meaning="status: how many tables, the worst first, have metrics of their own.",
     ),
 )
 
