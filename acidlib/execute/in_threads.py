@@ -33,7 +33,10 @@ THREADS = 16
 _WAITS, _PAYS = 0.7, 1.25
 _MIN_ANSWERS = 4
 """So many answers tell how fast threads are."""
-_LOOK_SECONDS, _HANGING_LOOK_SECONDS = 0.05, 1.0
+_LOOK_SECONDS, _TELL_SECONDS, _HANGING_LOOK_SECONDS = 0.05, 0.25, 1.0
+"""How often threads are looked at, their answers told, and those looked for that hang. Whoever is told many answers at
+a time does what is to be done for each of them, such as a change in a queue, for all of them together.
+"""
 _MIN_SECONDS, _MAX_SECONDS, _REST_SECONDS = 0.05, 0.5, 2.0
 """How long a number of threads is tried, at least and at most, and how long the best one is kept until the next try."""
 
@@ -104,7 +107,7 @@ def portions_done(
     on_interrupt: Callable[[], None] = lambda: None,
     learned: Learned = _OF_THIS_PROCESS,
 ) -> Generator[Sequence[tuple[int, Value | AcidError]], None, None]:
-    """Yield the numbers of items with their values or errors, as many as are known at each of a few looks a second.
+    """Yield the numbers of items with their values or errors, as many as are known: soon, then a few times a second.
 
     seconds  `step_seconds`: an item that waits for an answer so long has a HangingError
 
@@ -115,15 +118,16 @@ def portions_done(
     with Threads(THREADS, "acidlib-look") as pool:
         crew = _Crew(work, items, pool)
         try:
-            looked, rests_until = time.monotonic(), 0.0
+            looked, told, rests_until = time.monotonic(), 0.0, 0.0
             before: Tried | None = None
             crew.resize(learned.threads)
             while crew.unanswered:
                 crew.wait(_LOOK_SECONDS)
                 STOPPING.look()
-                if portion := crew.answers():
-                    yield portion
                 number, now = crew.size, time.monotonic()
+                if (now - told >= _TELL_SECONDS or crew.is_idle) and (portion := crew.answers()):
+                    yield portion
+                    told = now
                 if crew.left and now >= rests_until and (tried := crew.tried()) is not None:
                     number, is_best = next_number(tried, before)
                     before = None if is_best else tried
@@ -208,6 +212,11 @@ class _Crew(Generic[Item, Value]):
     def wait(self, seconds: float) -> None:
         """Wait until all threads have ended, or so many seconds."""
         wait(self._workers, seconds)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no thread is at work."""
+        return all(future.done() for future in self._workers)
 
     def answers(self) -> list[tuple[int, Value | AcidError]]:
         """Return the answers that there are by now."""
