@@ -21,7 +21,7 @@ from acidlib.memory import DEFAULT_MEMORY, Memory
 from acidlib.model.requests import CompactionType
 from acidlib.model.tables import TableRef
 from acidlib.model.units import ColumnMatching, DataFile, FileForm, JoinUnit, JoinWay, RewriteSettings, Unit, UnitResult
-from acidlib.places.place import CASE_SENSITIVE, FULL, POSITIONAL, Interpretation, ListedPlace, Target
+from acidlib.places.place import CASE_SENSITIVE, FULL, POSITIONAL, Interpretation, ListedPlace, Place
 from acidlib.planning.inputs import CompactionInputs, Publication, Refusal
 from acidlib.planning.stated_write_ids import StatedWriteIds
 from acidlib.rewrite.join import run_join
@@ -55,7 +55,7 @@ def place_of(location: Path | str | Location) -> Location:
 class Prepared(NamedTuple):
     """A listed place and the inputs of its compaction."""
 
-    place: ListedPlace
+    listed: ListedPlace
     inputs: CompactionInputs
 
 
@@ -78,7 +78,7 @@ def prepared(
     stated = StatedWriteIds(single=ValidWriteIdList.parse(write_ids)) if write_ids else StatedWriteIds(everything=True)
     name = stated.single.table if stated.single is not None else None
     database, _, table = (name or "default.t").rpartition(".")
-    target = Target(
+    place = Place(
         ref=TableRef(database or "default", table),
         location=place_of(location),
         interpretation=Interpretation(
@@ -91,17 +91,17 @@ def prepared(
             visible_on_commit=visibility_txn is not None,
         ),
     )
-    place = target.listed(list_location(stores.fs(target.location), target.location))
+    listed = place.listed(list_location(stores.fs(place.location), place.location))
     inputs = prepare(
         stores,
-        place,
+        listed,
         kind,
         minor_as_major_bytes=minor_as_major_bytes,
         automatic=False,
     )
     if isinstance(inputs, Refusal):
         raise RefusedPlanError(inputs.reason)
-    return Prepared(place, inputs)
+    return Prepared(listed, inputs)
 
 
 def units_of(

@@ -126,7 +126,7 @@ class Quickstart:
         self.where = where
         self.page = page
         self.tables: Tables = {}
-        self.seen: tuple[Place, ...] = ()
+        self.seen: tuple[PlaceContents, ...] = ()
 
     def load(self, tables: Tables) -> None:
         """Add the directories that Hive wrote up to each table's high-water mark, and show what a reader sees."""
@@ -288,7 +288,7 @@ ALL = {"b_part": _ids("b_part", 6), "f_abort": _ids("f_abort", 7, 2, 3, 6)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class PlaceContents:
     """A partition, or a table without partitions: the directories a reader takes, those it does not, and the rows."""
 
     name: str
@@ -303,16 +303,16 @@ class Place:
         return hashlib.sha256(repr(sorted(self.rows.items())).encode()).hexdigest()[:16]
 
 
-def look(warehouse: Path, tables: Tables) -> tuple[Place, ...]:
+def look(warehouse: Path, tables: Tables) -> tuple[PlaceContents, ...]:
     """Return all places, by name."""
-    places: list[Place] = []
+    places: list[PlaceContents] = []
     for table, ids in tables.items():
         partitions = sorted(path for path in (warehouse / table).iterdir() if "=" in path.name)
-        places += [_place(warehouse, path, ids) for path in partitions or [warehouse / table]]
+        places += [_contents(warehouse, path, ids) for path in partitions or [warehouse / table]]
     return tuple(places)
 
 
-def _place(warehouse: Path, path: Path, ids: ValidWriteIdList) -> Place:
+def _contents(warehouse: Path, path: Path, ids: ValidWriteIdList) -> PlaceContents:
     names = sorted(entry.name for entry in path.iterdir() if entry.is_dir() and entry.name[0] not in "_.")
     read = _current(names)
     rows: dict[RowId, tuple[Any, ...]] = {}
@@ -330,7 +330,7 @@ def _place(warehouse: Path, path: Path, ids: ValidWriteIdList) -> Place:
                     raise CorruptError(f"Cannot take the rows of {path}: {row_id} is there twice, again in {file}")
                 else:
                     rows[row_id] = tuple((event["row"] or {}).values())
-    return Place(
+    return PlaceContents(
         name=str(path.relative_to(warehouse)),
         read=tuple(read),
         obsolete=tuple(name for name in names if name not in read),
@@ -354,7 +354,7 @@ def _current(names: Sequence[str]) -> list[str]:
     return [*filter(None, [base]), *(name for name in ranges if name not in covered)]
 
 
-def differs_from_hive(places: Sequence[Place], table: str) -> bool:
+def differs_from_hive(places: Sequence[PlaceContents], table: str) -> bool:
     """Return whether the rows or row ids of a table differ from those that Hive's own SELECT returned."""
     rows: set[str] = set()
     ids: set[tuple[str, ...]] = set()
@@ -419,10 +419,10 @@ class Page:
             table.add_row(*(Text(cell) for cell in row))
         self._console.print(table)
 
-    def directories(self, places: Sequence[Place], before: Sequence[Place] = ()) -> None:
+    def directories(self, places: Sequence[PlaceContents], before: Sequence[PlaceContents] = ()) -> None:
         """Print the directories of each place, new ones with +, removed ones with -. Equal places are shown once."""
         known = {place.name: {*place.read, *place.obsolete} for place in before}
-        shown: dict[tuple[Any, ...], list[Place]] = {}
+        shown: dict[tuple[Any, ...], list[PlaceContents]] = {}
         for place in places:
             old = known.get(place.name, set())
             gone = tuple(sorted(old - {*place.read, *place.obsolete}))

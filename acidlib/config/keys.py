@@ -45,7 +45,7 @@ class Key:
     meaning       sentences for people; of an inert setting the reason why it has no effect, to follow a colon
     aliases       further names in Hive, besides `hive.compactor.x` for `metastore.compactor.x` and vice versa
     spelling      its prefix as a property of a database or table; None: it is the same for all tables
-    of_readers    the table's own readers obey a table property of this name; `Target.matching` says when
+    of_readers    the table's own readers obey a table property of this name; `Place.matching` says when
     unit          of a duration without a unit
     least         the lowest value allowed; None: any
     is_threshold  the initiator's decision uses it

@@ -17,7 +17,7 @@ from acidlib.acid.listing import has_hidden_part
 from acidlib.config.settings import Settings
 from acidlib.model.requests import CompactionRequest, CompactionType, State, facts_in_message
 from acidlib.model.tables import Storage, TableRef
-from acidlib.places.place import ListedPlace, Target
+from acidlib.places.place import ListedPlace, Place
 from acidlib.version import __version__
 
 COUNTED = (State.REFUSED, State.FAILED, State.READY_FOR_CLEANING)
@@ -44,7 +44,7 @@ _VOLATILE = frozenset(
 )
 
 
-def fingerprint(place: ListedPlace, settings: Settings) -> str:
+def fingerprint(listed: ListedPlace, settings: Settings) -> str:
     """Return a short digest of everything at a place that decides how its compaction ends.
 
     That is: the files that readers see (path, length, modification), those of them that the list of write ids lets a
@@ -52,10 +52,10 @@ def fingerprint(place: ListedPlace, settings: Settings) -> str:
     the table, how its readers match columns by the `settings` of the run, and the version of this library, as the next
     one may do more.
     """
-    target, listing, state = place.target, place.listing, place.state
+    place, listing, state = listed.place, listed.listing, listed.state
     table_facts: Any = None
-    if target.facts is not None:
-        table, partition = target.facts.table, target.facts.partition
+    if place.facts is not None:
+        table, partition = place.facts.table, place.facts.partition
         properties = sorted((key, value) for key, value in table.properties.items() if key not in _VOLATILE)
         table_facts = [_storage(table.storage), None if partition is None else _storage(partition.storage), properties]
     parts = [
@@ -63,17 +63,17 @@ def fingerprint(place: ListedPlace, settings: Settings) -> str:
         sorted((file.path, file.length, file.modified) for file in listing.files if not has_hidden_part(file.path)),
         sorted(path for path in listing.directories if not has_hidden_part(path)),
         [
-            (int(place.hive.names), int(place.hive.reader)),
+            (int(listed.hive.names), int(listed.hive.reader)),
             None if state.base is None else state.base.path,
             [(delta.path, delta.wholly_aborted) for delta in state.deltas],
             state.aborted,
             list(state.ignored),
         ],
-        repr(target.matching(settings, place.hive.reader)),
-        target.interpretation.table_kind,
-        target.interpretation.columns,
+        repr(place.matching(settings, listed.hive.reader)),
+        place.interpretation.table_kind,
+        place.interpretation.columns,
         table_facts,
-        sorted(target.request_properties.items()),
+        sorted(place.request_properties.items()),
     ]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
@@ -110,14 +110,14 @@ class Attempts:
         """The tables and partitions whose requests failed."""
         return {row.ref for rows in self._rows.values() for row in rows if row.state is State.FAILED}
 
-    def last(self, place: ListedPlace, kind: CompactionType) -> CompactionRequest | None:
+    def last(self, listed: ListedPlace, kind: CompactionType) -> CompactionRequest | None:
         """Return the newest request of a kind that was not carried out at the place as it still is, or None."""
-        ended = self._ended(place, kind)
+        ended = self._ended(listed, kind)
         return ended[-1] if ended else None
 
-    def refusal(self, place: ListedPlace, kind: CompactionType) -> str | None:
+    def refusal(self, listed: ListedPlace, kind: CompactionType) -> str | None:
         """Return the reason if a compaction would be refused as it was before; else, or if that is unknown, None."""
-        ended = [row for row in self._ended(place, kind) if not row.facts.conflict]
+        ended = [row for row in self._ended(listed, kind) if not row.facts.conflict]
         if not ended or ended[-1].state is not State.REFUSED:
             return None
         last = ended[-1]
@@ -127,21 +127,21 @@ class Attempts:
             reason = message
         return f"request {last.id} was refused, and nothing has changed there since: {reason}"
 
-    def awaited_marks(self, target: Target) -> tuple[int, ...]:
+    def awaited_marks(self, place: Place) -> tuple[int, ...]:
         """Return the marks up to which a place awaits cleaning."""
-        return awaited_marks(self._at(target))
+        return awaited_marks(self._at(place))
 
-    def _ended(self, place: ListedPlace, kind: CompactionType) -> list[CompactionRequest]:
+    def _ended(self, listed: ListedPlace, kind: CompactionType) -> list[CompactionRequest]:
         """Return the requests that were not carried out at the place as it still is, oldest first."""
         ended = [
             row
-            for row in self._at(place.target)
+            for row in self._at(listed.place)
             if row.type is kind and row.state in (State.REFUSED, State.FAILED) and row.facts.files is not None
         ]
         if not ended:
             return []
-        files = fingerprint(place, self._settings)
+        files = fingerprint(listed, self._settings)
         return sorted((row for row in ended if row.facts.files == files), key=lambda row: row.id)
 
-    def _at(self, target: Target) -> list[CompactionRequest]:
-        return self._rows.get(target.location, []) + self._rows.get(target.ref, [])
+    def _at(self, place: Place) -> list[CompactionRequest]:
+        return self._rows.get(place.location, []) + self._rows.get(place.ref, [])

@@ -11,7 +11,7 @@ from acidlib.errors import AcidError
 from acidlib.execute.in_threads import in_threads
 from acidlib.execute.services import Services, attempt, step_seconds
 from acidlib.model.tables import TableRef
-from acidlib.places.place import ListedPlace, Target
+from acidlib.places.place import ListedPlace, Place
 from acidlib.places.selection import PassedOver, Selection
 from acidlib.planning.stated_write_ids import directory_ids, require_list_per_table, side_files, signs_of_aborts
 from acidlib.report.progress import WARNING
@@ -26,7 +26,7 @@ PORTION = 256
 class Unlisted:
     """A place that cannot be listed, and the error. An order and a budget count it as an empty place."""
 
-    target: Target
+    place: Place
     error: AcidError
     bytes: int = 0
 
@@ -35,20 +35,20 @@ ListingOutcome = ListedPlace | Unlisted
 
 
 def list_in_portions(
-    services: Services, targets: Sequence[Target], idle_seconds: float | None
+    services: Services, places: Sequence[Place], idle_seconds: float | None
 ) -> Iterator[tuple[list[ListingOutcome], list[PassedOver]]]:
     """Yield the results of `list_places` for `PORTION` places at a time, so that a caller need not keep them all."""
-    if not targets:
+    if not places:
         return
     progress = services.progress
 
     def advance(before: int, count: int) -> None:
         progress.advance(before + count)
 
-    progress.start(f"listing {plural(len(targets), 'location')}", len(targets))
+    progress.start(f"listing {plural(len(places), 'location')}", len(places))
     try:
-        for start in range(0, len(targets), PORTION):
-            portion = targets[start : start + PORTION]
+        for start in range(0, len(places), PORTION):
+            portion = places[start : start + PORTION]
             yield list_places(services, portion, idle_seconds, on_progress=partial(advance, start))
     finally:
         progress.finish()
@@ -56,34 +56,34 @@ def list_in_portions(
 
 def list_places(
     services: Services,
-    targets: Sequence[Target],
+    places: Sequence[Place],
     idle_seconds: float | None,
     *,
     on_progress: Callable[[int], None] = lambda _: None,
 ) -> tuple[list[ListingOutcome], list[PassedOver]]:
-    """List every target; pass over those with a visible file that is younger than `idle_seconds`."""
+    """List every place; pass over those with a visible file that is younger than `idle_seconds`."""
     listings = in_threads(
-        lambda target: list_location(services.fs(target.location), target.location, without_unfinished=True),
-        targets,
+        lambda place: list_location(services.fs(place.location), place.location, without_unfinished=True),
+        places,
         seconds=step_seconds(services.settings),
         on_progress=on_progress,
     )
-    places: list[ListingOutcome] = []
+    listed_places: list[ListingOutcome] = []
     passed_over = []
     now = services.clock()
-    for target, listing in zip(targets, listings, strict=True):
-        place = listing if isinstance(listing, AcidError) else attempt(target.listed, listing, f"list {target.ref}")
-        if isinstance(place, AcidError):
-            places.append(Unlisted(target=target, error=place))
+    for place, listing in zip(places, listings, strict=True):
+        listed = listing if isinstance(listing, AcidError) else attempt(place.listed, listing, f"list {place.ref}")
+        if isinstance(listed, AcidError):
+            listed_places.append(Unlisted(place=place, error=listed))
             continue
-        newest = None if idle_seconds is None else place.listing.newest_file()
+        newest = None if idle_seconds is None else listed.listing.newest_file()
         if idle_seconds is None or newest is None or newest.modified <= now - idle_seconds:
-            places.append(place)
+            listed_places.append(listed)
             continue
         young, when = duration_text(idle_seconds), utc_words(newest.modified)
         reason = f"something in it is younger than {young}: {newest.path}, modified {when}"
-        passed_over.append(PassedOver(target=target, reason=reason))
-    return places, passed_over
+        passed_over.append(PassedOver(place=place, reason=reason))
+    return listed_places, passed_over
 
 
 class RollbackSigns:
@@ -92,14 +92,14 @@ class RollbackSigns:
     A sign is no proof, and their absence proves nothing: they are a warning, written as soon as a table is listed.
     """
 
-    def __init__(self, services: Services, selection: Selection, targets: Sequence[Target]) -> None:
-        stated = targets[0].interpretation.write_ids if targets else None  # the same for all targets of a run
-        all_committed = targets if stated is not None and stated.everything else ()
+    def __init__(self, services: Services, selection: Selection, places: Sequence[Place]) -> None:
+        stated = places[0].interpretation.write_ids if places else None  # the same for all places of a run
+        all_committed = places if stated is not None and stated.everything else ()
         self._progress = services.progress
         self._stated_of_each = stated is not None and stated.of_each
-        self._unlisted = Counter(target.ref.whole_table for target in all_committed)
+        self._unlisted = Counter(place.ref.whole_table for place in all_committed)
         self._is_part = bool(selection.partitions) or any(
-            target.ref.partition is not None and target.location == selection.location for target in all_committed
+            place.ref.partition is not None and place.location == selection.location for place in all_committed
         )
         self._ids: dict[TableRef, set[tuple[int, int]]] = {}
         self._side_files: dict[TableRef, list[str]] = {}
@@ -109,20 +109,20 @@ class RollbackSigns:
         if not self._stated_of_each:
             require_list_per_table(sorted(map(str, self._unlisted)))
 
-    def add(self, places: Iterable[ListingOutcome]) -> None:
+    def add(self, listed_places: Iterable[ListingOutcome]) -> None:
         """Look at listed places; warn about each table whose last place is among them."""
-        for place in places:
-            ref = place.target.ref
-            error = attempt(self._add, place, f"look for signs of rolled back transactions at {ref}")
+        for listed in listed_places:
+            ref = listed.place.ref
+            error = attempt(self._add, listed, f"look for signs of rolled back transactions at {ref}")
             if error is not None:
                 self._progress.note(str(error), level=WARNING, place=str(ref))
 
-    def _add(self, place: ListingOutcome) -> None:
-        table, partition = place.target.ref.whole_table, place.target.ref.partition
-        if self._unlisted[table] and isinstance(place, ListedPlace):
+    def _add(self, listed: ListingOutcome) -> None:
+        table, partition = listed.place.ref.whole_table, listed.place.ref.partition
+        if self._unlisted[table] and isinstance(listed, ListedPlace):
             prefix = f"{partition}/" if partition else ""
-            self._side_files.setdefault(table, []).extend(prefix + path for path in side_files(place.listing))
-            self._ids.setdefault(table, set()).update(directory_ids(place.listing))
+            self._side_files.setdefault(table, []).extend(prefix + path for path in side_files(listed.listing))
+            self._ids.setdefault(table, set()).update(directory_ids(listed.listing))
             self._unlisted[table] -= 1
             if not self._unlisted[table]:
                 self._warn(table, () if self._is_part else self._ids.pop(table))

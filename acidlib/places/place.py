@@ -56,7 +56,7 @@ class Interpretation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableFacts:
-    """The metastore's entries of a target: its table, its database, and its partition if it is one."""
+    """The metastore's entries of a place: its table, its database, and its partition if it is one."""
 
     table: Table
     database: Database
@@ -64,7 +64,7 @@ class TableFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class Place:
     """One table without partitions, or one partition.
 
     facts               None without a metastore
@@ -169,7 +169,7 @@ class Target:
             self.interpretation, write_ids=StatedWriteIds(single=write_ids), names=hive.names, reader=hive.reader
         )
         return ListedPlace(
-            target=replace(self, location=listing.location, interpretation=fixed),
+            place=replace(self, location=listing.location, interpretation=fixed),
             listing=listing,
             hive=hive,
             write_ids=write_ids,
@@ -181,13 +181,13 @@ class Target:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedPlace:
-    """A target with one listing of it, and all that follows from both.
+    """A place with one listing of it, and all that follows from both.
 
     write_ids  the reader's list
     state      as a compactor sees the place
     """
 
-    target: Target
+    place: Place
     listing: Listing
     hive: Hive
     write_ids: ValidWriteIdList
@@ -240,7 +240,7 @@ class ListedPlace:
 
         automatic  the initiator asks, not the operator
         """
-        insert_only = self.target.is_insert_only
+        insert_only = self.place.is_insert_only
         return not_enough_reason(
             self.state, kind, generation=self.hive.names, insert_only=insert_only, automatic=automatic
         )
@@ -266,25 +266,25 @@ def _flag(key: str, common: Settings, properties: Mapping[str, str], *, otherwis
     return otherwise if text is None else text.lower() == "true"  # as OrcConf.getBoolean understands it
 
 
-def request_of(place: ListedPlace, kind: CompactionType, *, initiator: str) -> CompactionRequest:
+def request_of(listed: ListedPlace, kind: CompactionType, *, initiator: str) -> CompactionRequest:
     """Return a request with all facts that a later worker and cleaner need, so that they do not guess."""
-    target, mark = place.target, place.write_ids.for_compactor().high_water_mark
+    place, mark = listed.place, listed.write_ids.for_compactor().high_water_mark
     facts = RequestFacts(
-        location=target.location,
-        root=target.location.root or None,
-        directory=target.location.identity or None,
-        write_ids=place.write_ids,
-        generation=place.hive.names,
-        identity_file=identity_file_of(place.listing, mark, place.hive.names),
-        table_kind=target.interpretation.table_kind,
-        columns=target.interpretation.columns,
-        visibility_txn=target.interpretation.visibility_txn,
+        location=place.location,
+        root=place.location.root or None,
+        directory=place.location.identity or None,
+        write_ids=listed.write_ids,
+        generation=listed.hive.names,
+        identity_file=identity_file_of(listed.listing, mark, listed.hive.names),
+        table_kind=place.interpretation.table_kind,
+        columns=place.interpretation.columns,
+        visibility_txn=place.interpretation.visibility_txn,
     )
-    return CompactionRequest(id=0, ref=target.ref, type=kind, facts=facts, initiator_id=initiator)
+    return CompactionRequest(id=0, ref=place.ref, type=kind, facts=facts, initiator_id=initiator)
 
 
-def target_of(request: CompactionRequest, reader: Reader | None) -> Target:
-    """Return the target of a queued request, interpreted as then, with the reader that is stated now.
+def requested_place(request: CompactionRequest, reader: Reader | None) -> Place:
+    """Return the place of a queued request, interpreted as then, with the reader that is stated now.
 
     Raises RefusedError if the request does not state its place and write ids.
     """
@@ -295,7 +295,7 @@ def target_of(request: CompactionRequest, reader: Reader | None) -> Target:
             f"Cannot compact {request.ref}: request {request.id} does not state its location and committed write ids; "
             f"name the place by {LOCATION}, or have the initiator queue it again"
         )
-    return Target(
+    return Place(
         ref=request.ref,
         location=replace(facts.location, root=facts.root or "", identity=facts.directory or ""),
         interpretation=Interpretation(

@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from acidlib.errors import MissingError
 from acidlib.location import Location
 from acidlib.model.tables import PartitionName, TableRef, matches
-from acidlib.places.place import Target
+from acidlib.places.place import Place
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +87,7 @@ class CleanerOptions:
 class PassedOver:
     """A selected place that the job leaves alone, and the reason; `is_refused`: no compaction of it is possible."""
 
-    target: Target
+    place: Place
     reason: str
     is_refused: bool = False
 
@@ -96,6 +96,6 @@ class PassedOver:
 class Selected:
     """The places that a job works on, the selected ones that it leaves alone, and notes about the rest."""
 
-    targets: tuple[Target, ...]
+    places: tuple[Place, ...]
     passed_over: tuple[PassedOver, ...] = ()
     notes: tuple[str, ...] = ()

@@ -16,17 +16,17 @@ from acidlib.errors import AcidError
 from acidlib.location import NOWHERE
 from acidlib.model.requests import CompactionRequest, CompactionType, RequestFacts
 from acidlib.places.attempts import Attempts
-from acidlib.places.place import ListedPlace, Target
+from acidlib.places.place import ListedPlace, Place
 from acidlib.places.selection import Selected, Selection
 from acidlib.ports.holds import CompactionHold
 
 
-def nowhere(request: CompactionRequest) -> Target:
-    """Return a target with only names: its location is not known yet."""
-    return Target(ref=request.ref, location=NOWHERE)
+def nowhere(request: CompactionRequest) -> Place:
+    """Return a place with only names: its location is not known yet."""
+    return Place(ref=request.ref, location=NOWHERE)
 
 
-WaitingRequest = tuple[CompactionRequest, Target | AcidError]
+WaitingRequest = tuple[CompactionRequest, Place | AcidError]
 """A request that no run works on yet, and its place, or the error why that is unknown."""
 
 
@@ -34,7 +34,7 @@ WaitingRequest = tuple[CompactionRequest, Target | AcidError]
 class Decided:
     """A compaction that the initiator wants, and the figures of its decision."""
 
-    place: ListedPlace
+    listed: ListedPlace
     kind: CompactionType
     figures: RequestFacts
 
@@ -48,7 +48,7 @@ class Tables(Protocol):
         RefusedError if a name of the selection does not exist.
         """
 
-    def is_dropped(self, target: Target) -> bool:
+    def is_dropped(self, place: Place) -> bool:
         """Return whether a selected place has been dropped since, which explains errors there."""
 
 
@@ -75,7 +75,7 @@ class Queue(Protocol):
         A queue with its own order may hand out another one.
         """
 
-    def submit(self, place: ListedPlace, kind: CompactionType, *, buckets: int | None = None) -> CompactionRequest:
+    def submit(self, listed: ListedPlace, kind: CompactionType, *, buckets: int | None = None) -> CompactionRequest:
         """Queue a request for a selected place and take it at once; ConflictError if another request is in the way.
 
         buckets  the number of buckets of a rebalance, if it is stated
@@ -84,16 +84,16 @@ class Queue(Protocol):
     def refuse(self, request: CompactionRequest, reason: str) -> None:
         """End a request that is not understood, unless another worker has it."""
 
-    def attempts(self, targets: Sequence[Target]) -> Attempts:
+    def attempts(self, places: Sequence[Place]) -> Attempts:
         """Return the earlier attempts at these places, by the queue and its history as they are now."""
 
-    def backoff_reason(self, target: Target, kind: CompactionType, *, dry_run: bool) -> str | None:
+    def backoff_reason(self, place: Place, kind: CompactionType, *, dry_run: bool) -> str | None:
         """Return why a place over its thresholds is backed off after failures, or None.
 
         Unless it is a dry run, the history records that too.
         """
 
-    def quarantining_request(self, target: Target, listing: Listing) -> CompactionRequest | None:
+    def quarantining_request(self, place: Place, listing: Listing) -> CompactionRequest | None:
         """Return the request for which a place is quarantined, see `planning.results`, or None."""
 
     def enqueue(self, decided: Sequence[Decided]) -> list[int | AcidError]:
@@ -114,10 +114,10 @@ class Fence(Protocol):
     def recover(self) -> list[str]:
         """Take away what dead runs keep others away with; return a note about each."""
 
-    def hold(self, request: CompactionRequest, target: Target) -> CompactionHold:
+    def hold(self, request: CompactionRequest, place: Place) -> CompactionHold:
         """Return the hold for a request of this run, at the place as it was when the request was taken."""
 
-    def finish(self, target: Target) -> None:
+    def finish(self, place: Place) -> None:
         """Finish the publications of dead runs at a place; ConflictError while another run works there."""
 
 

@@ -1,4 +1,4 @@
-"""The tables and partitions of a metastore as targets: those that are selected, and those of requests.
+"""The tables and partitions of a metastore as places: those that are selected, and those of requests.
 
 One snapshot of the transactions is taken for everything that is selected, before any directory is listed: a write after
 it is not committed.
@@ -21,7 +21,7 @@ from acidlib.metastore.hms import Hms
 from acidlib.metastore.options import CATALOG
 from acidlib.model.requests import CompactionRequest
 from acidlib.model.tables import Database, Partition, PartitionName, Table, TableRef, matches
-from acidlib.places.place import FULL, INSERT_ONLY, Interpretation, TableFacts, Target
+from acidlib.places.place import FULL, INSERT_ONLY, Interpretation, Place, TableFacts
 from acidlib.places.selection import PassedOver, Selected, Selection
 from acidlib.planning.initiate import not_acid_reason, not_compactable_reason
 from acidlib.planning.stated_write_ids import StatedWriteIds
@@ -36,7 +36,7 @@ class GoneError(RefusedError):
 
 
 class Catalog:
-    """The tables of one metastore, as targets."""
+    """The tables of one metastore, as places."""
 
     def __init__(self, services: Services, hms: Hms) -> None:
         """Describe the tables of a metastore; RefusedError where nothing says what reads them, see `hms.reader`."""
@@ -62,7 +62,7 @@ class Catalog:
         Raises MissingError when a named table does not exist, or none of the named partitions, RefusedError when a
         named table is no ACID table.
         """
-        chosen: list[Target] = []
+        chosen: list[Place] = []
         passed_over: list[PassedOver] = []
         skipped: Counter[str] = Counter()
         tables, notes = self._named(selection, known)
@@ -72,12 +72,12 @@ class Catalog:
             reason = refusal or self._why_not(table, database, automatic=automatic)
             if reason is None:
                 try:
-                    places = list(self._places(database, table, selection, busy))
+                    of_table = list(self._places(database, table, selection, busy))
                 except CorruptError as error:  # what the metastore says of one table ends no other's work
                     passed_over.append(_passed_over(database, table, None, str(error), is_refused=True))
                     continue
-                for place in places:
-                    if isinstance(place, Target):
+                for place in of_table:
+                    if isinstance(place, Place):
                         chosen.append(place)
                     else:
                         passed_over.append(place)
@@ -90,8 +90,8 @@ class Catalog:
         for reason, count in sorted(skipped.items()):
             notes.append(f"{plural(count, 'table is', 'tables are')} skipped: {reason}")
         notes += self._warnings(chosen)
-        targets = tuple(self._as_of(chosen))
-        return Selected(targets=targets, passed_over=tuple(passed_over), notes=tuple(notes))
+        places = tuple(self._as_of(chosen))
+        return Selected(places=places, passed_over=tuple(passed_over), notes=tuple(notes))
 
     def require_named(self, selection: Selection, known: Collection[TableRef]) -> list[str]:
         """Return notes about missing tables and partitions of --table and --partition; raise as `select` does."""
@@ -122,12 +122,12 @@ class Catalog:
 
     def places(
         self, requests: Sequence[CompactionRequest], txns: ValidTxnList | None = None
-    ) -> list[Target | AcidError]:
+    ) -> list[Place | AcidError]:
         """Return for each request its place, as of a snapshot or of now, or the error that `place` would raise.
 
         The places are without the properties of the requests.
         """
-        places: dict[TableRef, Target | AcidError] = {}
+        places: dict[TableRef, Place | AcidError] = {}
         wanted: dict[str, dict[str, set[TableRef]]] = {}
         for request in requests:
             wanted.setdefault(request.ref.database, {}).setdefault(request.ref.table, set()).add(request.ref)
@@ -136,23 +136,23 @@ class Catalog:
             others = self._hms.of_other_catalogs(database, list(tables))
             for name, refs in tables.items():
                 places.update(self._of_table(refs, tables_by_name.get(name.lower()), others.get(name.lower())))
-        targets = [place for place in places.values() if isinstance(place, Target)]
-        places.update((target.ref, target) for target in self._as_of(targets, txns))
+        existing = [place for place in places.values() if isinstance(place, Place)]
+        places.update((place.ref, place) for place in self._as_of(existing, txns))
         return [places[request.ref] for request in requests]
 
-    def place(self, request: CompactionRequest, txns: ValidTxnList | None = None) -> Target:
+    def place(self, request: CompactionRequest, txns: ValidTxnList | None = None) -> Place:
         """Return the place of one request, as of a snapshot or of now.
 
         Raises RefusedError if the table or partition is gone (with Hive's message) or must not be compacted.
         """
-        (target,) = self._as_of([self.whereabouts(request.ref)], txns)
-        return replace(target, request_properties=dict(request.properties))
+        (place,) = self._as_of([self.whereabouts(request.ref)], txns)
+        return replace(place, request_properties=dict(request.properties))
 
-    def whereabouts(self, ref: TableRef) -> Target:
+    def whereabouts(self, ref: TableRef) -> Place:
         """Return the table and location of names, as `place` does, without the committed write ids."""
         return value_or_raise(self._of_table({ref}, self._hms.table(ref), self._other_catalog(ref))[ref])
 
-    def table_itself(self, ref: TableRef) -> Target | None:
+    def table_itself(self, ref: TableRef) -> Place | None:
         """Return a table with its own directory, also a partitioned one; None where it does not exist.
 
         RefusedError for a table that a compactor must not touch.
@@ -164,18 +164,18 @@ class Catalog:
         reason = self._refusal(owner, table, self._other_catalog(ref))
         if reason is not None:
             raise RefusedError(reason)
-        return self._target(owner, table, None, None)
+        return self._place(owner, table, None, None)
 
-    def partitions_of(self, table: Target) -> list[Target]:
+    def partitions_of(self, table: Place) -> list[Place]:
         """Return the partitions of a table; RefusedError where a compactor must not touch one of them."""
         assert table.facts is not None
         names = self._hms.partition_names(table.ref)
         partitions = self._hms.partitions(table.facts.table, names)
-        return [self._target(table.facts.database, table.facts.table, *item) for item in partitions.items()]
+        return [self._place(table.facts.database, table.facts.table, *item) for item in partitions.items()]
 
-    def is_dropped(self, target: Target) -> bool:
+    def is_dropped(self, place: Place) -> bool:
         """Return whether a table or partition of a selection does not exist any more."""
-        ref = target.ref
+        ref = place.ref
         return isinstance(self._of_table({ref}, self._hms.table(ref), None)[ref], GoneError)
 
     def _owner(self, table: Table) -> Database:
@@ -189,7 +189,7 @@ class Catalog:
 
     def _of_table(
         self, refs: Collection[TableRef], table: Table | None, other: str | None
-    ) -> dict[TableRef, Target | AcidError]:
+    ) -> dict[TableRef, Place | AcidError]:
         """Return the places of one table, or the errors; `other` is a catalog with a table of this name, too."""
         name = next(iter(refs)).whole_table
         if table is None:
@@ -208,7 +208,7 @@ class Catalog:
             known = self._hms.partitions(table, named) if named else {}
         except CorruptError as error:
             return dict.fromkeys(refs, error)
-        places: dict[TableRef, Target | AcidError] = {}
+        places: dict[TableRef, Place | AcidError] = {}
         for ref in refs:
             if ref.partition is not None and ref.partition not in known:
                 places[ref] = GoneError(f"Unable to find partition {ref}, assuming it was dropped and moving on.")
@@ -219,7 +219,7 @@ class Catalog:
                 )
             else:
                 try:
-                    places[ref] = self._target(owner, table, ref.partition, known.get(ref.partition or ""))
+                    places[ref] = self._place(owner, table, ref.partition, known.get(ref.partition or ""))
                 except Exception as error:
                     places[ref] = known_error(error, f"find {ref}")
         return places
@@ -275,7 +275,7 @@ class Catalog:
 
     def _places(
         self, database: Database, table: Table, selection: Selection, busy: Collection[TableRef]
-    ) -> Iterable[Target | PassedOver]:
+    ) -> Iterable[Place | PassedOver]:
         partitions: Mapping[str | None, Partition | None] = {} if selection.partitions else {None: None}
         if table.partition_keys:
             names = self._wanted_partitions(table, selection)
@@ -283,17 +283,17 @@ class Catalog:
             partitions = {name: known[name] for name in names if name in known}
         for name, partition in partitions.items():
             try:
-                target = self._target(database, table, name, partition)
+                place = self._place(database, table, name, partition)
             except Exception as error:
                 reason = str(known_error(error, f"find {table.ref._replace(partition=name)}"))
                 yield _passed_over(database, table, name, reason, is_refused=True)
                 continue
-            if target.ref in busy:
-                yield PassedOver(target=target, reason="a request for it waits or is being worked on")
+            if place.ref in busy:
+                yield PassedOver(place=place, reason="a request for it waits or is being worked on")
             else:
-                yield target
+                yield place
 
-    def _target(self, database: Database, table: Table, name: str | None, partition: Partition | None) -> Target:
+    def _place(self, database: Database, table: Table, name: str | None, partition: Partition | None) -> Place:
         storage = table.storage if partition is None else partition.storage
         if partition is not None and (reason := self._why_not(table, database, automatic=False, partition=partition)):
             raise RefusedError(reason)
@@ -303,7 +303,7 @@ class Catalog:
         location = self._services.stores.locate_below(storage.location, table.storage.location or storage.location)
         if location.is_root:
             raise RefusedError(f"Cannot compact {ref}: its location is the whole file system")
-        return Target(
+        return Place(
             ref=ref,
             location=location,
             interpretation=Interpretation(
@@ -314,13 +314,13 @@ class Catalog:
             facts=TableFacts(table=table, database=database, partition=partition),
         )
 
-    def _warnings(self, targets: Iterable[Target]) -> list[str]:
+    def _warnings(self, places: Iterable[Place]) -> list[str]:
         """Return warnings about properties that look like settings of a compactor and are none, or cannot be used.
 
         The latter end only what needs them, at places of this table or database.
         """
         warnings: dict[str, None] = {}
-        by_table = {target.ref.whole_table: target.facts for target in targets if target.facts is not None}
+        by_table = {place.ref.whole_table: place.facts for place in places if place.facts is not None}
         for ref, facts in by_table.items():
             for of, layer, properties in (
                 (f"database {ref.database}", Layer.DATABASE, facts.database.properties),
@@ -336,35 +336,35 @@ class Catalog:
                     warnings[f"{of}: {more} not known or without effect"] = None
         return list(warnings)
 
-    def _as_of(self, targets: Sequence[Target], txns: ValidTxnList | None = None) -> list[Target]:
-        """Return the targets with their committed write ids as of one snapshot, which precedes every listing."""
-        if not targets:
+    def _as_of(self, places: Sequence[Place], txns: ValidTxnList | None = None) -> list[Place]:
+        """Return the places with their committed write ids as of one snapshot, which precedes every listing."""
+        if not places:
             return []
         if txns is None:
             txns = self._hms.open_txns()
-        lists = self._hms.valid_write_ids(sorted({target.ref.whole_table for target in targets}), txns)
+        lists = self._hms.valid_write_ids(sorted({place.ref.whole_table for place in places}), txns)
         has_visibility = self._hms.names is Generation.HIVE4
 
-        def interpreted(target: Target) -> Target:
+        def interpreted(place: Place) -> Place:
             interpretation = replace(
-                target.interpretation,
-                write_ids=StatedWriteIds(single=lists[target.ref.whole_table]),
+                place.interpretation,
+                write_ids=StatedWriteIds(single=lists[place.ref.whole_table]),
                 txns=txns if has_visibility else ALL_COMMITTED,
                 # the id that a transaction opened now would have; a compaction puts its own there
                 visibility_txn=txns.high_water_mark + 1 if has_visibility else None,
                 visible_on_commit=has_visibility,
             )
-            return replace(target, interpretation=interpretation)
+            return replace(place, interpretation=interpretation)
 
-        return [interpreted(target) for target in targets]
+        return [interpreted(place) for place in places]
 
 
 def _passed_over(
     database: Database, table: Table, partition: str | None, reason: str, *, is_refused: bool
 ) -> PassedOver:
     facts = TableFacts(table=table, database=database)
-    place = Target(ref=table.ref._replace(partition=partition), location=NOWHERE, facts=facts)
-    return PassedOver(target=place, reason=reason, is_refused=is_refused)
+    place = Place(ref=table.ref._replace(partition=partition), location=NOWHERE, facts=facts)
+    return PassedOver(place=place, reason=reason, is_refused=is_refused)
 
 
 def require_no_cleaner_of_another_catalog(hms: Hms) -> None:
@@ -387,7 +387,7 @@ def require_no_cleaner_of_another_catalog(hms: Hms) -> None:
         )
 
 
-def require_unchanged(before: Target, now: Target, doing: str) -> None:
+def require_unchanged(before: Place, now: Place, doing: str) -> None:
     """Raise ConflictError unless it is the same table, at the same location; `doing` is the verb of the message."""
     same_table = before.table_identity == now.table_identity
     if not same_table or before.location != now.location:
@@ -395,18 +395,17 @@ def require_unchanged(before: Target, now: Target, doing: str) -> None:
         raise ConflictError(f"Cannot {doing} {before.ref}: it was {change} meanwhile")
 
 
-def run_as_user(services: Services, target: Target) -> str:
+def run_as_user(services: Services, place: Place) -> str:
     """Return the user that a compaction runs as (Hive `Initiator.resolveUserToRunAs`); Hive's cleaner needs one.
 
     `metastore.compactor.run.as.user`, else the owner of the table's directory, else the table's owner.
     """
     configured = services.settings.text("metastore.compactor.run.as.user")
-    owner = configured or services.fs(target.location).owner(str(target.location))
-    if not owner and target.facts is not None:
-        owner = target.facts.table.owner
+    owner = configured or services.fs(place.location).owner(str(place.location))
+    if not owner and place.facts is not None:
+        owner = place.facts.table.owner
     if not owner:
         raise RefusedError(
-            f"Cannot compact {target.ref}: {target.location} has no owner to run as; set "
-            "metastore.compactor.run.as.user"
+            f"Cannot compact {place.ref}: {place.location} has no owner to run as; set metastore.compactor.run.as.user"
         )
     return owner

@@ -14,7 +14,7 @@ from acidlib.acid.listing import Listing
 from acidlib.errors import AcidError, RefusedError
 from acidlib.execute.services import Services
 from acidlib.model.requests import CompactionRequest
-from acidlib.places.place import Target
+from acidlib.places.place import Place
 from acidlib.places.removals import NotOursError
 from acidlib.places.selection import CleanerOptions
 from acidlib.planning.clean import CleanPlan
@@ -35,7 +35,7 @@ class ListedRequest:
     """A request and its place, with a listing made since the place was claimed (in a dry run it is not claimed)."""
 
     request: CompactionRequest
-    target: Target
+    place: Place
     listing: Listing
 
     @property
@@ -85,7 +85,7 @@ class Cleaning(Protocol):
     def not_ready_reason(self, request: CompactionRequest) -> str | None:
         """Return why a request cannot be cleaned yet, or not by this engine, as far as the queue tells."""
 
-    def place(self, request: CompactionRequest, *, anew: bool = False) -> tuple[CompactionRequest, Target | None]:
+    def place(self, request: CompactionRequest, *, anew: bool = False) -> tuple[CompactionRequest, Place | None]:
         """Return the request as the queue has it now, for its table may have been renamed, and its place.
 
         The place is interpreted as the cleaner has to; it is None when the table or partition does not exist any more.
@@ -95,10 +95,10 @@ class Cleaning(Protocol):
         NotOursError where it is left to Hive's own cleaner, ConflictError when another cleaner has ended the request.
         """
 
-    def hold(self, request: CompactionRequest, target: Target) -> Hold:
+    def hold(self, request: CompactionRequest, place: Place) -> Hold:
         """Return the hold on the place of a request, which is not begun yet: a claim."""
 
-    def requests_at(self, target: Target) -> Sequence[CompactionRequest]:
+    def requests_at(self, place: Place) -> Sequence[CompactionRequest]:
         """Return the requests of the queue and its history about a place, as far as `plan` needs them."""
 
     def plan(self, listed: ListedRequest, requests: Sequence[CompactionRequest]) -> CleanPlan:
@@ -109,13 +109,13 @@ class Cleaning(Protocol):
         NothingToCleanError when the result that the request published is not there any more.
         """
 
-    def require_unmoved(self, request: CompactionRequest, target: Target) -> None:
+    def require_unmoved(self, request: CompactionRequest, place: Place) -> None:
         """Raise ConflictError when the table is not the one that was listed, or lies elsewhere.
 
         Called right before something is removed, and before a request ends for which nothing was removed.
         """
 
-    def require_alone(self, request: CompactionRequest, target: Target) -> None:
+    def require_alone(self, request: CompactionRequest, place: Place) -> None:
         """Raise ConflictError where another compactor or cleaner works which the claim does not keep out.
 
         Called right before something is removed.

@@ -14,7 +14,7 @@ from acidlib.location import Location
 from acidlib.model.requests import NO_FACTS, UNVERIFIED, CompactionRequest, CompactionType, RequestFacts, State
 from acidlib.model.tables import TableRef, matches
 from acidlib.places.listing import list_places
-from acidlib.places.place import Interpretation, ListedPlace, Target, request_of, stated_reader, target_of
+from acidlib.places.place import Interpretation, ListedPlace, Place, request_of, requested_place, stated_reader
 from acidlib.places.selection import CleanerOptions, Selected, Selection
 from acidlib.planning.clean import CleanPlan, plan_cleaning
 from acidlib.planning.inputs import Publication
@@ -39,7 +39,7 @@ _MAX_SKIPPED = 10
 """Notes on what is skipped in one table."""
 
 
-def select_targets(
+def select_places(
     services: Services,
     selection: Selection,
     interpretation: Interpretation,
@@ -47,7 +47,7 @@ def select_targets(
     may_be_empty: bool = False,
     known: Collection[TableRef] = (),
 ) -> Selected:
-    """Return the targets in path order, and notes about tables that were passed over.
+    """Return the places in path order, and notes about tables that were passed over.
 
     may_be_empty  the queue explains why the named location is empty
     known         tables and partitions that the queue knows: a missing one may have been dropped since
@@ -63,7 +63,7 @@ def select_targets(
             fs = services.fs(selection.location)
             only = discover_location(fs, selection.location, may_be_empty=may_be_empty, each=each)
         except MissingError as error:
-            return Selected(targets=(), notes=(str(error) if known else selection.missing_note(error),))
+            return Selected(places=(), notes=(str(error) if known else selection.missing_note(error),))
         if interpretation.write_ids is not None:
             interpretation.write_ids.require_of(only.ref)
         tables: Sequence[TableLocation] = (only,)
@@ -74,8 +74,8 @@ def select_targets(
         notes += _skipped_notes(selection, selection.warehouse, skipped)
     chosen = [table for table in tables if selection.wants_table(table.ref)]
     notes += selection.missing_table_notes([*(table.ref for table in chosen), *known], "no ACID table there")
-    targets = [
-        Target(
+    places = [
+        Place(
             ref=table.ref._replace(partition=None if name is None else name.path),
             location=location,
             interpretation=interpretation,
@@ -84,9 +84,9 @@ def select_targets(
         for name, location in table.partitions
         if not selection.partitions or (name is not None and matches(name, selection.partitions))
     ]
-    if selection.partitions and chosen and not (targets or known):
+    if selection.partitions and chosen and not (places or known):
         notes.append(selection.missing_partitions_note([table.ref for table in chosen]))
-    return Selected(targets=tuple(targets), notes=tuple(notes))
+    return Selected(places=tuple(places), notes=tuple(notes))
 
 
 def _skipped_notes(selection: Selection, warehouse: Location, skipped: Skipped) -> Iterator[str]:
@@ -134,32 +134,32 @@ class Directories:
         del automatic
         location = selection.location
         was_cleaned = location is not None and self.queue.has_succeeded_below(location)
-        return select_targets(self.services, selection, self._interpretation, may_be_empty=was_cleaned)
+        return select_places(self.services, selection, self._interpretation, may_be_empty=was_cleaned)
 
-    def is_dropped(self, target: Target) -> bool:
+    def is_dropped(self, place: Place) -> bool:
         """Return whether the directory is gone while the one above it exists: else a mount may be missing."""
-        fs, location = self.services.fs(target.location), target.location
+        fs, location = self.services.fs(place.location), place.location
         return not fs.exists(str(location)) and fs.exists(str(location.parent))
 
     def ours(self, row: CompactionRequest) -> bool:
         """Return whether a request was made without a metastore."""
         return row.facts.metastore is None
 
-    def rows_at(self, target: Target) -> Sequence[CompactionRequest]:
+    def rows_at(self, place: Place) -> Sequence[CompactionRequest]:
         """Return the rows of the location: another run may have called it by another name."""
-        return self.queue.rows_at_place(target.location)
+        return self.queue.rows_at_place(place.location)
 
-    def unverified_rows(self, target: Target) -> Sequence[CompactionRequest]:
+    def unverified_rows(self, place: Place) -> Sequence[CompactionRequest]:
         """Return the rows about the place only if one of them may be unverified: this is asked of every place."""
-        return self.queue.rows_noting(target.location, UNVERIFIED)
+        return self.queue.rows_noting(place.location, UNVERIFIED)
 
-    def place(self, row: CompactionRequest) -> Target:
+    def place(self, row: CompactionRequest) -> Place:
         """Return the place as the request states it: without a metastore nothing is renamed."""
-        return target_of(row, self._reader)
+        return requested_place(row, self._reader)
 
-    def places(self, rows: Sequence[CompactionRequest]) -> Sequence[Target | AcidError]:
+    def places(self, rows: Sequence[CompactionRequest]) -> Sequence[Place | AcidError]:
         """Return the place of each request as it states it, or its error."""
-        places: list[Target | AcidError] = []
+        places: list[Place | AcidError] = []
         for row in rows:
             try:
                 places.append(self.place(row))
@@ -171,20 +171,20 @@ class Directories:
         """Return the location that the request states."""
         return self.place(row).location
 
-    def request_for(self, target: Target, kind: CompactionType, *, initiator: str) -> CompactionRequest:
+    def request_for(self, place: Place, kind: CompactionType, *, initiator: str) -> CompactionRequest:
         """Return a request that states the location."""
-        facts = RequestFacts(location=target.location)
-        return CompactionRequest(id=0, ref=target.ref, type=kind, facts=facts, initiator_id=initiator)
+        facts = RequestFacts(location=place.location)
+        return CompactionRequest(id=0, ref=place.ref, type=kind, facts=facts, initiator_id=initiator)
 
-    def named_request(self, place: ListedPlace, kind: CompactionType) -> CompactionRequest:
+    def named_request(self, listed: ListedPlace, kind: CompactionType) -> CompactionRequest:
         """Return a request for the place as it is interpreted now."""
-        if place.holds_staging:
-            finish_publications(self.services, place.target.location)
-        return request_of(place, kind, initiator=f"{self.services.host}-manual")
+        if listed.holds_staging:
+            finish_publications(self.services, listed.place.location)
+        return request_of(listed, kind, initiator=f"{self.services.host}-manual")
 
     def decided_request(self, decided: Decided) -> CompactionRequest:
         """Return a request with all facts that a later worker and cleaner need."""
-        return with_figures(request_of(decided.place, decided.kind, initiator=self.services.initiator_id), decided)
+        return with_figures(request_of(decided.listed, decided.kind, initiator=self.services.initiator_id), decided)
 
     def exclusive(self, ref: TableRef) -> AbstractContextManager[object]:
         """Do nothing: files do not tell who reads them."""
@@ -209,13 +209,13 @@ class DirectoryFence:
         """Return none: claims of dead runs go stale by themselves."""
         return []
 
-    def hold(self, request: CompactionRequest, target: Target) -> SqlHold:
+    def hold(self, request: CompactionRequest, place: Place) -> SqlHold:
         """Return the hold of the directory for a request of our queue."""
-        return SqlHold(self._requests, RequestedDirectory(self._tables, request, target))
+        return SqlHold(self._requests, RequestedDirectory(self._tables, request, place))
 
-    def finish(self, target: Target) -> None:
+    def finish(self, place: Place) -> None:
         """Finish the publications of dead runs."""
-        finish_publications(self._tables.services, target.location)
+        finish_publications(self._tables.services, place.location)
 
 
 class DirectoryUndoing:
@@ -228,22 +228,22 @@ class DirectoryUndoing:
         self._tables = Directories(services, queue, Interpretation())
         self.requests = SqlRequests(services, queue, self._tables)
 
-    def place(self, request: CompactionRequest) -> Target:
+    def place(self, request: CompactionRequest) -> Place:
         """Return the place as the request states it."""
-        target = self._tables.place(request)
-        if not self._services.fs(target.location).is_directory(str(target.location)):
-            raise RefusedError(f"Cannot undo the compaction of {target.ref}: {target.location} does not exist any more")
-        return target
+        place = self._tables.place(request)
+        if not self._services.fs(place.location).is_directory(str(place.location)):
+            raise RefusedError(f"Cannot undo the compaction of {place.ref}: {place.location} does not exist any more")
+        return place
 
     def hold(self, request: CompactionRequest) -> Hold:
         """Return a claim of the place."""
         return ClaimedPlace(self._services, request, self.place(request))
 
-    def require_no_reader(self, request: CompactionRequest, target: Target) -> None:
+    def require_no_reader(self, request: CompactionRequest, place: Place) -> None:
         """Check that the result is still the published one; files do not tell whether a query reads it."""
-        if not is_still_there(self._services.fs(target.location), target.location, request.facts.identity_file or ""):
+        if not is_still_there(self._services.fs(place.location), place.location, request.facts.identity_file or ""):
             raise RefusedError(
-                f"Cannot undo the compaction of {target.ref}: its result is not there any more: it was "
+                f"Cannot undo the compaction of {place.ref}: its result is not there any more: it was "
                 "replaced, or the table was re-created"
             )
 
@@ -251,8 +251,8 @@ class DirectoryUndoing:
 class RequestedDirectory(ClaimedPlace):
     """A directory that is claimed for a request of our own queue."""
 
-    def __init__(self, tables: Directories, request: CompactionRequest, target: Target) -> None:
-        super().__init__(tables.services, request, target)
+    def __init__(self, tables: Directories, request: CompactionRequest, place: Place) -> None:
+        super().__init__(tables.services, request, place)
         self._tables = tables
 
     def begin(self) -> None:
@@ -261,22 +261,22 @@ class RequestedDirectory(ClaimedPlace):
         RefusedError where it was dropped since it was queued: a failure would put a back-off on a later partition of
         that name. Where the directory above it is gone as well, a mount may be missing, and the claim fails.
         """
-        target = self.target
+        place = self.place
         try:
-            if self._tables.is_dropped(target):
+            if self._tables.is_dropped(place):
                 raise RefusedError(
-                    f"Cannot compact {target.ref}: {target.location} does not exist any more; if it was moved, have "
+                    f"Cannot compact {place.ref}: {place.location} does not exist any more; if it was moved, have "
                     "the initiator look where it lies now"
                 )
             super().begin()
             is_the_same = is_still_there(
-                self._services.fs(target.location), target.location, self.request.facts.identity_file or ""
+                self._services.fs(place.location), place.location, self.request.facts.identity_file or ""
             )
         except ReplacedError:
             is_the_same = False
         if not is_the_same:
             raise RefusedError(
-                f"Cannot compact {target.ref}: the table was re-created, or the files that the request was "
+                f"Cannot compact {place.ref}: the table was re-created, or the files that the request was "
                 "made for were compacted and cleaned since; the initiator queues it again where that is due"
             )
 
@@ -299,7 +299,7 @@ class RequestedDirectory(ClaimedPlace):
         try:
             return RequestFacts(
                 identity_file=identity_file_in(
-                    self._services.fs(self.target.location), self.target.location, directories[0]
+                    self._services.fs(self.place.location), self.place.location, directories[0]
                 )
             )
         except ConflictError:
@@ -349,18 +349,18 @@ class DirectoryCleaning:
         """Wait after a failure."""
         return retry_reason(self.services, request)
 
-    def place(self, request: CompactionRequest, *, anew: bool = False) -> tuple[CompactionRequest, Target]:
+    def place(self, request: CompactionRequest, *, anew: bool = False) -> tuple[CompactionRequest, Place]:
         """Return the place as the request states it."""
         del anew
         return request, self._tables.place(request)
 
-    def hold(self, request: CompactionRequest, target: Target) -> ClaimedPlace:
+    def hold(self, request: CompactionRequest, place: Place) -> ClaimedPlace:
         """Return a claim of the place."""
-        return ClaimedPlace(self.services, request, target)
+        return ClaimedPlace(self.services, request, place)
 
-    def requests_at(self, target: Target) -> Sequence[CompactionRequest]:
+    def requests_at(self, place: Place) -> Sequence[CompactionRequest]:
         """Return the rows about the location."""
-        return self._tables.rows_at(target)
+        return self._tables.rows_at(place)
 
     def plan(self, listed: ListedRequest, requests: Sequence[CompactionRequest]) -> CleanPlan:
         """Return the paths that are obsolete by the recorded list; note when covering directories were first seen.
@@ -368,7 +368,7 @@ class DirectoryCleaning:
         A directory counts as published no earlier than its files were written, by the clock of the file system:
         workers' clocks differ, and a table that was re-created has directories of the same names.
         """
-        request, target, listing = listed.request, listed.target, listed.listing
+        request, place, listing = listed.request, listed.place, listed.listing
         if not is_listed(listing, request.facts.identity_file or ""):
             raise NothingToCleanError(
                 "its files are not there any more: the table was re-created, or a newer result replaced them"
@@ -389,8 +389,8 @@ class DirectoryCleaning:
         plan = plan_cleaning(
             listing,
             listed.mark,
-            target.write_ids(listing),
-            generation=target.names(listing),
+            place.write_ids(listing),
+            generation=place.names(listing),
             now=self.services.clock(),
             retention_seconds=self._retention,
             newest_publication=newest,
@@ -409,10 +409,10 @@ class DirectoryCleaning:
         """End the request as succeeded: no metastore remembers aborted write ids."""
         self._queue.end(request.id, State.SUCCEEDED, self.services.now_ms())
 
-    def require_unmoved(self, request: CompactionRequest, target: Target) -> None:
+    def require_unmoved(self, request: CompactionRequest, place: Place) -> None:
         """Require nothing: a location is all there is to a table."""
 
-    def require_alone(self, request: CompactionRequest, target: Target) -> None:
+    def require_alone(self, request: CompactionRequest, place: Place) -> None:
         """Require nothing: all runs respect the claim."""
 
     def end_forbidden(self, request: CompactionRequest, reason: str) -> bool:
@@ -451,15 +451,15 @@ class DirectoryCleaning:
         everything = Interpretation(write_ids=StatedWriteIds(everything=True))
         named = {row.ref for row in known}
         try:
-            selected = select_targets(self.services, selection, everything, may_be_empty=bool(known), known=named)
-            outcomes, _ = list_places(self.services, selected.targets, None)
+            selected = select_places(self.services, selection, everything, may_be_empty=bool(known), known=named)
+            outcomes, _ = list_places(self.services, selected.places, None)
         except AcidError as error:
             if not known:
                 raise type(error)(f"{error}; {note}") from None
             return [note]  # a place that cannot be listed cannot be cleaned either
         if selected.notes:
             return [f"{missing}; {note}" for missing in selected.notes]
-        sizes = [size for place in outcomes if isinstance(place, ListedPlace) for size in place.obsolete.values()]
+        sizes = [size for listed in outcomes if isinstance(listed, ListedPlace) for size in listed.obsolete.values()]
         if not sizes:
             return [f"{note}; nothing there is obsolete"]
         left = f"{plural(len(sizes), 'directory or file', 'directories and files')} there, {human_bytes(sum(sizes))}"

@@ -30,7 +30,7 @@ from acidlib.metastore.transactions import HeldLock, LockType
 from acidlib.model.requests import NO_FACTS, ActivityMark, CompactionRequest, CompactionType, RequestFacts, State
 from acidlib.model.results import Statistics
 from acidlib.model.tables import TableRef
-from acidlib.places.place import ListedPlace, Target
+from acidlib.places.place import ListedPlace, Place
 from acidlib.places.selection import Selected, Selection
 from acidlib.planning.inputs import Publication
 from acidlib.ports.backend import Backend, Decided, nowhere
@@ -85,31 +85,31 @@ class Hive3Tables:
         """Return whether a request is of this metastore: all in its own queue, in ours those with its name."""
         return not self.own_queue or row.facts.metastore == self.name
 
-    def rows_at(self, target: Target) -> Sequence[CompactionRequest]:
+    def rows_at(self, place: Place) -> Sequence[CompactionRequest]:
         """Return the rows of the names: rows of a metastore's queue state no location."""
-        return [row for row in self.queue.of_entity(target.ref) if self.ours(row)]
+        return [row for row in self.queue.of_entity(place.ref) if self.ours(row)]
 
-    def unverified_rows(self, target: Target) -> Sequence[CompactionRequest]:
+    def unverified_rows(self, place: Place) -> Sequence[CompactionRequest]:
         """Return all rows of the names."""
-        return self.rows_at(target)
+        return self.rows_at(place)
 
     def whereabouts(self, row: CompactionRequest) -> Location:
         """Ask the metastore."""
         return self.catalog.whereabouts(row.ref).location
 
-    def places(self, rows: Sequence[CompactionRequest]) -> Sequence[Target | AcidError]:
+    def places(self, rows: Sequence[CompactionRequest]) -> Sequence[Place | AcidError]:
         """Ask the metastore, for all together."""
         return self.catalog.places(rows)
 
-    def request_for(self, target: Target, kind: CompactionType, *, initiator: str) -> CompactionRequest:
+    def request_for(self, place: Place, kind: CompactionType, *, initiator: str) -> CompactionRequest:
         """Return a request that states its metastore, where the queue is ours."""
-        own = RequestFacts(metastore=self.name, location=target.location)
+        own = RequestFacts(metastore=self.name, location=place.location)
         return CompactionRequest(
             id=0,
-            ref=target.ref,
+            ref=place.ref,
             type=kind,
             facts=own if self.own_queue else NO_FACTS,
-            run_as=run_as_user(self.services, target),
+            run_as=run_as_user(self.services, place),
             initiator_id=initiator,
         )
 
@@ -140,7 +140,7 @@ class Hive3Tables:
         """Lock out readers by an exclusive lock."""
         return self._lock(ref, exclusive=True)
 
-    def require_unchanged(self, request: CompactionRequest, held: Target, doing: str) -> None:
+    def require_unchanged(self, request: CompactionRequest, held: Place, doing: str) -> None:
         """Raise ConflictError where Hive's own compactor is at a held place, or its table is not the same any more."""
         self.require_no_compactor(request, doing)
         try:
@@ -191,18 +191,18 @@ class Hive3Tables:
             busy = {row.ref for row in rows if row.state in _BUSY}
         return self.catalog.select(selection, automatic=automatic, busy=busy)
 
-    def named_request(self, place: ListedPlace, kind: CompactionType) -> CompactionRequest:
+    def named_request(self, listed: ListedPlace, kind: CompactionType) -> CompactionRequest:
         """Return a request for a place that was named."""
-        return self.request_for(place.target, kind, initiator=f"{self.services.host}-manual")
+        return self.request_for(listed.place, kind, initiator=f"{self.services.host}-manual")
 
     def decided_request(self, decided: Decided) -> CompactionRequest:
         """Return a request, with the figures where the queue is ours: Hive's has little room."""
-        request = self.request_for(decided.place.target, decided.kind, initiator=self.services.initiator_id)
+        request = self.request_for(decided.listed.place, decided.kind, initiator=self.services.initiator_id)
         return with_figures(request, decided) if self.own_queue else request
 
-    def is_dropped(self, target: Target) -> bool:
+    def is_dropped(self, place: Place) -> bool:
         """Ask the metastore."""
-        return self.catalog.is_dropped(target)
+        return self.catalog.is_dropped(place)
 
 
 class Hive3Fence:
@@ -244,16 +244,16 @@ class Hive3Fence:
             return False  # nothing is known of the place
         return True
 
-    def hold(self, request: CompactionRequest, target: Target) -> SqlHold:
+    def hold(self, request: CompactionRequest, place: Place) -> SqlHold:
         """Return the hold of a request that this run has taken; its place is looked up once it is locked."""
-        del target
+        del place
         tables = self._tables
-        place = LockedPlace(tables, request, doing=COMPACT, look_up=lambda: tables.catalog.place(request))
-        return SqlHold(self._requests, place)
+        locked = LockedPlace(tables, request, doing=COMPACT, look_up=lambda: tables.catalog.place(request))
+        return SqlHold(self._requests, locked)
 
-    def finish(self, target: Target) -> None:
+    def finish(self, place: Place) -> None:
         """Finish the publications of dead runs, while readers are locked out."""
-        finish_publications(self._tables.services, target.location, partial(self._tables.exclusive, target.ref))
+        finish_publications(self._tables.services, place.location, partial(self._tables.exclusive, place.ref))
 
 
 class Hive3Undoing:
@@ -270,24 +270,24 @@ class Hive3Undoing:
         self._tables = tables
         self.requests = SqlRequests(tables.services, tables.queue, tables)
 
-    def place(self, request: CompactionRequest) -> Target:
+    def place(self, request: CompactionRequest) -> Place:
         """Return the place; RefusedError unless it is the very table that was compacted, at the same location."""
-        target = self._tables.catalog.place(request)
-        if request.facts.table_id != table_id(target):
-            raise RefusedError(f"Cannot undo the compaction of {target.ref}: the table was re-created or moved since")
-        return target
+        place = self._tables.catalog.place(request)
+        if request.facts.table_id != table_id(place):
+            raise RefusedError(f"Cannot undo the compaction of {place.ref}: the table was re-created or moved since")
+        return place
 
     def hold(self, request: CompactionRequest) -> Hold:
         """Return a hold with the lock of a compactor and a claim."""
         return LockedPlace(self._tables, request, doing=UNDO, look_up=lambda: self.place(request))
 
-    def require_no_reader(self, request: CompactionRequest, target: Target) -> None:
+    def require_no_reader(self, request: CompactionRequest, place: Place) -> None:
         """Check that no query holds a lock there or waits for one: then none will wait long for the undo, either."""
         self._tables.require_no_compactor(request, UNDO)
         locks = [lock for lock in self._tables.hms.show_locks() if concerns(lock, request.ref)]
         if locks:
             held = describe_holders(locks)
-            raise ConflictError(f"Cannot undo the compaction of {target.ref}: its result may be read: {held}")
+            raise ConflictError(f"Cannot undo the compaction of {place.ref}: its result may be read: {held}")
 
 
 class LockedPlace(ClaimedPlace):
@@ -299,16 +299,16 @@ class LockedPlace(ClaimedPlace):
         request: CompactionRequest,
         *,
         doing: str,
-        look_up: Callable[[], Target] | None = None,
-        target: Target | None = None,
+        look_up: Callable[[], Place] | None = None,
+        place: Place | None = None,
     ) -> None:
         """Hold nothing yet.
 
         doing    the verb of messages: `COMPACT`, `CLEAN` or `UNDO`
         look_up  returns the place once it is locked; None for one that is only claimed, as by the cleaner
-        target   that place
+        place    that place
         """
-        super().__init__(tables.services, request, target or nowhere(request))
+        super().__init__(tables.services, request, place or nowhere(request))
         self._tables = tables
         self._doing = doing
         self._look_up = look_up
@@ -320,7 +320,7 @@ class LockedPlace(ClaimedPlace):
         tables, request = self._tables, self.request
         if self._look_up is not None:
             self._locks.append(lock_place(tables.hms, tables.beats, ref=request.ref, agent=self._services.worker_id))
-            self.target = self._look_up()
+            self.place = self._look_up()
             tables.require_no_compactor(request, self._doing)
         super().begin()
         self._since = self._services.clock()
@@ -330,7 +330,7 @@ class LockedPlace(ClaimedPlace):
         for lock in self._locks:
             lock.assert_alive()
         super().assert_mine()
-        self._tables.require_unchanged(self.request, self.target, self._doing)
+        self._tables.require_unchanged(self.request, self.place, self._doing)
 
     def close(self) -> None:
         """Release claim and locks."""
@@ -360,29 +360,29 @@ class LockedPlace(ClaimedPlace):
                 lock.release()
             except Exception as error:
                 # the publication or undo stands
-                note = str(known_error(error, f"release the lock on {self.target.ref}"))
-                self._services.progress.note(note, place=str(self.target.ref))
+                note = str(known_error(error, f"release the lock on {self.place.ref}"))
+                self._services.progress.note(note, place=str(self.place.ref))
 
     def started(self) -> str | None:
         """Return the user that this runs as, which Hive's queue has a column for."""
         if self.request.run_as is not None or self._tables.own_queue:
             return None
-        return run_as_user(self._services, self.target)
+        return run_as_user(self._services, self.place)
 
     def identity_facts(self) -> RequestFacts:
         """Return what tells the table from another one of its name."""
-        return RequestFacts(table_id=table_id(self.target))
+        return RequestFacts(table_id=table_id(self.place))
 
     def publication_facts(self, directories: tuple[str, ...]) -> RequestFacts:
         """Return as evidence for the cleaner the transactions and locks that exist now that the results are visible."""
         hms = self._tables.hms
         evidence = evidence_now(hms.open_txns(), hms.show_locks(), self._services.now_ms())
-        return RequestFacts(evidence=dict.fromkeys(directories or ("",), evidence), table_id=table_id(self.target))
+        return RequestFacts(evidence=dict.fromkeys(directories or ("",), evidence), table_id=table_id(self.place))
 
     def update_statistics(self, directories: tuple[str, ...], rows: int | None) -> Statistics | None:
         """Write the statistics in the metastore's database, where that is named."""
         updater = StatisticsUpdater(self._services, self._tables.hms, self._tables.database)
-        return updater.update(self.target, known_since=self._since, results=directories, rows=rows)
+        return updater.update(self.place, known_since=self._since, results=directories, rows=rows)
 
 
 def evidence_now(txns: ValidTxnList, locks: Iterable[HeldLock], now_ms: int) -> ActivityMark:
@@ -390,10 +390,10 @@ def evidence_now(txns: ValidTxnList, locks: Iterable[HeldLock], now_ms: int) -> 
     return ActivityMark(txn=txns.high_water_mark, lock=max((lock.lock_id for lock in locks), default=0), ms=now_ms)
 
 
-def table_id(target: Target) -> str:
+def table_id(place: Place) -> str:
     """Return a text that tells a table from another one of its name, and its location from an earlier one."""
-    created, _ = target.table_identity
-    return f"{created} {target.location}"
+    created, _ = place.table_identity
+    return f"{created} {place.location}"
 
 
 def concerns(lock: HeldLock, ref: TableRef) -> bool:

@@ -10,7 +10,7 @@ from acidlib.errors import AcidError
 from acidlib.execute.services import attempt
 from acidlib.metastore.transactions import HeldLock
 from acidlib.model.requests import ActivityMark, CompactionRequest, RequestFacts, State
-from acidlib.places.place import Target
+from acidlib.places.place import Place
 from acidlib.places.selection import CleanerOptions
 from acidlib.planning.clean import CleanPlan, aborted_present, plan_cleaning
 from acidlib.ports.cleaning import ListedRequest
@@ -87,18 +87,18 @@ class Hive3Cleaning:
         row = self._queue.find(request_id)
         return None if row is None or row.state is not State.READY_FOR_CLEANING else with_mark(row)
 
-    def require_alone(self, request: CompactionRequest, target: Target) -> None:
+    def require_alone(self, request: CompactionRequest, place: Place) -> None:
         """Ask whether Hive's own compactor works there."""
-        del target
+        del place
         self._tables.require_no_compactor(request, CLEAN)
 
-    def hold(self, request: CompactionRequest, target: Target) -> Hold:
+    def hold(self, request: CompactionRequest, place: Place) -> Hold:
         """Return a claim of the place; its check also asks whether Hive's own compactor works there."""
-        return LockedPlace(self._tables, request, doing=CLEAN, target=target)
+        return LockedPlace(self._tables, request, doing=CLEAN, place=place)
 
-    def requests_at(self, target: Target) -> Sequence[CompactionRequest]:
+    def requests_at(self, place: Place) -> Sequence[CompactionRequest]:
         """Return the rows about the table or partition."""
-        return self._tables.rows_at(target)
+        return self._tables.rows_at(place)
 
     def plan(self, listed: ListedRequest, requests: Sequence[CompactionRequest]) -> CleanPlan:
         """Return the paths that are obsolete for the recorded mark, except those that may still be read.
@@ -106,10 +106,10 @@ class Hive3Cleaning:
         Of each directory of this very table the latest evidence counts: to wait longer is always right. The evidence of
         now is noted for covering directories that are seen for the first time.
         """
-        request, target, listing = listed.request, listed.target, listed.listing
+        request, place, listing = listed.request, listed.place, listed.listing
         seen: dict[str, ActivityMark] = {}
         for row in requests:
-            if row.facts.table_id == table_id(target):
+            if row.facts.table_id == table_id(place):
                 row.require_understood("clean", "evidence")
                 for name, evidence in row.facts.evidence.items():
                     seen[name] = max(evidence, seen.get(name, evidence))
@@ -131,7 +131,7 @@ class Hive3Cleaning:
         plan = plan_cleaning(
             listing,
             listed.mark,
-            target.write_ids(listing),
+            place.write_ids(listing),
             generation=Names(Generation.HIVE3),
             now=now_ms / 1000,
             retention_seconds=0,
@@ -142,9 +142,9 @@ class Hive3Cleaning:
         if plan.first_seen and not self.options.dry_run:
             # a later run notes those for which there is no room
             now = evidence_now(hms.open_txns(), hms.show_locks(), self.services.now_ms())
-            noted = dict(request.facts.evidence) if request.facts.table_id == table_id(target) else {}
+            noted = dict(request.facts.evidence) if request.facts.table_id == table_id(place) else {}
             noted.update(dict.fromkeys(plan.first_seen[: max(_MAX_NOTED - len(noted), 0)], now))
-            self._queue.change(request.id, None, facts=RequestFacts(evidence=noted, table_id=table_id(target)))
+            self._queue.change(request.id, None, facts=RequestFacts(evidence=noted, table_id=table_id(place)))
         return plan
 
     def end_cleaned(self, cleaned: Sequence[ListedRequest]) -> list[str | AcidError | None]:
@@ -157,11 +157,11 @@ class Hive3Cleaning:
         There the end has the metastore forget aborted write ids up to the mark: so no rows of them may be left.
         """
         if not self._tables.own_queue:
-            target, listing = cleaned.target, cleaned.listing
-            outputs = {name for row in self._tables.rows_at(target) for name in row.facts.outputs or ()}
+            place, listing = cleaned.place, cleaned.listing
+            outputs = {name for row in self._tables.rows_at(place) for name in row.facts.outputs or ()}
             aborted = aborted_present(
                 listing,
-                target.write_ids(listing),
+                place.write_ids(listing),
                 generation=Names(Generation.HIVE3),
                 up_to=cleaned.mark,
                 compacted=outputs,

@@ -36,7 +36,7 @@ from acidlib.model.requests import (
 from acidlib.model.results import Outcome, Statistics
 from acidlib.model.tables import TableRef
 from acidlib.places.attempts import Attempts, awaited_marks
-from acidlib.places.place import ListedPlace, Target
+from acidlib.places.place import ListedPlace, Place
 from acidlib.places.selection import Selected, Selection
 from acidlib.planning.inputs import Publication, needs_empty_write_id, refused_message
 from acidlib.planning.results import quarantining_request
@@ -98,13 +98,13 @@ class Hive4Requests:
         self._rows: dict[TableRef, list[CompactionRequest]] | None = None
         self._mutex = threading.Lock()
 
-    def rows_at(self, target: Target) -> Sequence[CompactionRequest]:
+    def rows_at(self, place: Place) -> Sequence[CompactionRequest]:
         """Return the requests about a place as this run has last read them, for all places together."""
         with self._mutex:
             rows = self._rows
             if rows is None:
                 rows = self._remember(self.hms.show_compactions())
-        return rows.get(target.ref, ())
+        return rows.get(place.ref, ())
 
     def _remember(self, shown: Sequence[CompactionRequest]) -> dict[TableRef, list[CompactionRequest]]:
         """Keep the rows for `rows_at`, under the mutex."""
@@ -177,12 +177,12 @@ class Hive4Requests:
             self._asked_at[taken.id] = asked_at
         return taken
 
-    def submit(self, place: ListedPlace, kind: CompactionType, *, buckets: int | None = None) -> CompactionRequest:
+    def submit(self, listed: ListedPlace, kind: CompactionType, *, buckets: int | None = None) -> CompactionRequest:
         """Queue a request in a pool that only this run takes from, so that this very request is handed out."""
-        target = place.target
+        place = listed.place
         # a pool for each request: after a lost answer no other request can be handed out from it
         pool = f"{WORKER_PREFIX}{process_identity()}-{self.services.unique()}"
-        request = self._request(target, kind, initiator=f"{self.services.host}-manual", pool=pool)
+        request = self._request(place, kind, initiator=f"{self.services.host}-manual", pool=pool)
         request = replace(request, bucket_count=buckets)
         try:
             answer = self.hms.compact(request)
@@ -192,15 +192,15 @@ class Hive4Requests:
                 raise
             answer = Enqueued(id=row.id, accepted=True)
         if answer.accepted:
-            self._require_in_pool(target.ref, answer.id, pool)
+            self._require_in_pool(place.ref, answer.id, pool)
         else:
             reason = answer.reason or ALREADY_QUEUED
             if State.READY_FOR_CLEANING.label in reason:  # the answer has no field for the state of the other request
                 raise RefusedError(
-                    f"Cannot compact {target.ref}: nothing was written to it since it was compacted last ({reason}); "
+                    f"Cannot compact {place.ref}: nothing was written to it since it was compacted last ({reason}); "
                     "call again when that request is cleaned"
                 )
-            raise in_the_way(str(target.ref), reason)
+            raise in_the_way(str(place.ref), reason)
         asked_at = self.services.clock()
         try:
             taken = self.hms.find_next_compaction(self.services.worker_id, __version__, pool)
@@ -209,7 +209,7 @@ class Hive4Requests:
             if taken is None or taken.worker_id != self.services.worker_id:
                 raise
         if taken is None or taken.id != answer.id:
-            error = taken_by_another(str(target.ref), answer.id)
+            error = taken_by_another(str(place.ref), answer.id)
             raise error if taken is None else ConflictError(f"{error}; {give_back(self.hms, taken)}")
         self._asked_at[taken.id] = asked_at
         return taken
@@ -245,59 +245,59 @@ class Hive4Requests:
         """Return when this run asked for a request that it was handed out; that is forgotten."""
         return self._asked_at.pop(request.id, self.services.clock())
 
-    def attempts(self, targets: Sequence[Target]) -> Attempts:
+    def attempts(self, places: Sequence[Place]) -> Attempts:
         """Read the metastore's queue and its history."""
-        del targets
+        del places
         return Attempts(self.hms.show_compactions(), self.services.settings)
 
-    def backoff_reason(self, target: Target, kind: CompactionType, *, dry_run: bool) -> str | None:
+    def backoff_reason(self, place: Place, kind: CompactionType, *, dry_run: bool) -> str | None:
         """Apply the failed-attempt rule to the metastore's history (Hive Initiator)."""
         settings = self.services.settings
         reason = failed_attempts_reason(
-            self.rows_at(target),
+            self.rows_at(place),
             threshold=settings.integer("metastore.compactor.initiator.failed.compacts.threshold"),
             retry_ms=settings.integer("metastore.compactor.initiator.failed.retry.time"),
             now_ms=self.services.now_ms(),
             generation=Calls(Generation.HIVE4),
         )
         if reason is not None and not dry_run:
-            request = self._request(target, kind, initiator=self.services.initiator_id, pool=None)
+            request = self._request(place, kind, initiator=self.services.initiator_id, pool=None)
             self.hms.mark_not_initiated(replace(request, error_message=reason))
         return reason
 
-    def quarantining_request(self, target: Target, listing: Listing) -> CompactionRequest | None:
+    def quarantining_request(self, place: Place, listing: Listing) -> CompactionRequest | None:
         """Judge the metastore's history: a wrong result was taken back, but a compaction would make it again."""
         del listing
-        return quarantining_request(self.rows_at(target))
+        return quarantining_request(self.rows_at(place))
 
-    def is_dropped(self, target: Target) -> bool:
+    def is_dropped(self, place: Place) -> bool:
         """Ask the metastore."""
-        return self.catalog.is_dropped(target)
+        return self.catalog.is_dropped(place)
 
     def enqueue(self, decided: Sequence[Decided]) -> list[int | AcidError]:
         """Queue each request by compact2, which refuses duplicates by itself."""
         return [attempt(self._enqueue, decision) for decision in decided]
 
     def _enqueue(self, decision: Decided) -> int:
-        target = decision.place.target
-        pool = self._into_pool or target.settings(self.services.settings).text(POOL) or None
-        request = self._request(target, decision.kind, initiator=self.services.initiator_id, pool=pool)
+        place = decision.listed.place
+        pool = self._into_pool or place.settings(self.services.settings).text(POOL) or None
+        request = self._request(place, decision.kind, initiator=self.services.initiator_id, pool=pool)
         answer = self.hms.compact(replace(request, facts=decision.figures))
         if not answer.accepted:
             raise ConflictError(answer.reason or ALREADY_QUEUED)
         if pool is not None:
-            self._require_in_pool(target.ref, answer.id, pool)
+            self._require_in_pool(place.ref, answer.id, pool)
         return answer.id
 
     def purge_history(self) -> None:
         """Do nothing: the metastore purges its own history."""
 
-    def _request(self, target: Target, kind: CompactionType, *, initiator: str, pool: str | None) -> CompactionRequest:
+    def _request(self, place: Place, kind: CompactionType, *, initiator: str, pool: str | None) -> CompactionRequest:
         return CompactionRequest(
             id=0,
-            ref=target.ref,
+            ref=place.ref,
             type=kind,
-            run_as=run_as_user(self.services, target),
+            run_as=run_as_user(self.services, place),
             initiator_id=initiator,
             pool=pool,
         )
@@ -330,14 +330,14 @@ class Hive4Fence:
         """Return none: the metastore ends the transactions of dead runs, and claims go stale by themselves."""
         return []
 
-    def hold(self, request: CompactionRequest, target: Target) -> Hive4Hold:
+    def hold(self, request: CompactionRequest, place: Place) -> Hive4Hold:
         """Return the hold of a request that was handed out to this run; its place is looked up once it is locked."""
-        del target
+        del place
         return Hive4Hold(self, request, taken_at=self.requests.taken_at(request))
 
-    def finish(self, target: Target) -> None:
+    def finish(self, place: Place) -> None:
         """Finish the publications of dead runs, which no reader sees before the commit."""
-        finish_publications(self.requests.services, target.location)
+        finish_publications(self.requests.services, place.location)
 
 
 class RequestEnd(enum.Enum):
@@ -410,7 +410,7 @@ class Hive4Hold(ClaimedPlace):
     @property
     def _transaction(self) -> CompactionTransaction:
         if self._txn is None:
-            raise ConflictError(f"Cannot go on with {self.target.ref}: it is not locked")
+            raise ConflictError(f"Cannot go on with {self.place.ref}: it is not locked")
         return self._txn
 
     def begin(self) -> None:
@@ -438,7 +438,7 @@ class Hive4Hold(ClaimedPlace):
         # our own transaction is among the open ones, as it has to be: see HIVE-29567
         txns = self._hms.open_txns(exclude_readers=True).without(txn.txn_id)
         place = self._fence.requests.catalog.place(request, txns)
-        self.target = replace(place, interpretation=replace(place.interpretation, visibility_txn=txn.txn_id))
+        self.place = replace(place, interpretation=replace(place.interpretation, visibility_txn=txn.txn_id))
         super().begin()
         stated = place.interpretation.write_ids
         assert stated is not None
@@ -460,7 +460,7 @@ class Hive4Hold(ClaimedPlace):
             self.request, self._hms.open_txns(exclude_readers=True).without(txn.txn_id)
         )
         listed = place.listed(list_location(self._services.fs(place.location), place.location, missing=RefusedError))
-        listed.target.require_rebalanceable(listed.hive.names)
+        listed.place.require_rebalanceable(listed.hive.names)
         if not needs_empty_write_id(listed.state):
             return
         empty = self._hms.open_txn(TxnType.DEFAULT, self._services.worker_id)
@@ -585,7 +585,7 @@ class Hive4Hold(ClaimedPlace):
 
     def update_statistics(self, directories: tuple[str, ...], rows: int | None) -> Statistics | None:
         """Write the statistics by a call where one is safe, or in the metastore's database where that is named."""
-        return self._fence.statistics.update(self.target, known_since=self._held_since, results=directories, rows=rows)
+        return self._fence.statistics.update(self.place, known_since=self._held_since, results=directories, rows=rows)
 
     def end(self, outcome: Outcome, reason: str, *, named: bool, noted: RequestFacts) -> str | None:
         """Tell the metastore an end that the commit has not told it.

@@ -13,7 +13,7 @@ from acidlib.execute.services import attempt
 from acidlib.metastore.hms import Hms
 from acidlib.model.requests import CompactionRequest, CompactionType, State, commit_note
 from acidlib.model.tables import TableRef
-from acidlib.places.place import Target
+from acidlib.places.place import Place
 from acidlib.places.selection import CleanerOptions
 from acidlib.planning.clean import (
     CleanPlan,
@@ -175,20 +175,20 @@ class Hive4Cleaning:
     def _snapshot(self, request: CompactionRequest) -> ValidTxnList:
         return self._readers.snapshot(request)
 
-    def hold(self, request: CompactionRequest, target: Target) -> ClaimedPlace:
+    def hold(self, request: CompactionRequest, place: Place) -> ClaimedPlace:
         """Return a claim of the place."""
-        return ClaimedPlace(self.services, request, target)
+        return ClaimedPlace(self.services, request, place)
 
-    def requests_at(self, target: Target) -> Sequence[CompactionRequest]:
+    def requests_at(self, place: Place) -> Sequence[CompactionRequest]:
         """Return none: no result here is seen before it is verified."""
-        del target
+        del place
         return ()
 
-    def place(self, request: CompactionRequest, *, anew: bool = False) -> tuple[CompactionRequest, Target | None]:
+    def place(self, request: CompactionRequest, *, anew: bool = False) -> tuple[CompactionRequest, Place | None]:
         """Return the place as of a snapshot that every possible reader has at least."""
-        now, target = self._places.place(request, anew=anew)
+        now, place = self._places.place(request, anew=anew)
         self._require_name(now, request)
-        return now, target
+        return now, place
 
     def _require_name(self, now: CompactionRequest, request: CompactionRequest) -> None:
         """Raise ConflictError unless a table still has the name by which readers were looked for."""
@@ -197,11 +197,11 @@ class Hive4Cleaning:
                 f"Cannot clean {now.ref}: its table was renamed since readers were looked for; the next run goes on"
             )
 
-    def require_alone(self, request: CompactionRequest, target: Target) -> None:
+    def require_alone(self, request: CompactionRequest, place: Place) -> None:
         """Ask whether the request is still there, and for the name by which readers were looked for."""
         now = self._current(request.id)
         if now is None:
-            raise ConflictError(f"Cannot clean {target.ref}: request {request.id} was cleaned by another")
+            raise ConflictError(f"Cannot clean {place.ref}: request {request.id} was cleaned by another")
         self._require_name(now, request)
 
     def plan(self, listed: ListedRequest, requests: Sequence[CompactionRequest]) -> CleanPlan:
@@ -211,7 +211,7 @@ class Hive4Cleaning:
         proof, not the age.
         """
         del requests
-        request, target, listing = listed.request, listed.target, listed.listing
+        request, place, listing = listed.request, listed.place, listed.listing
         commit = (request.commit_ms or 0) / 1000
         tops, still_read = listing.top_directories(), {}
         for name in tops if self._not_ready else ():
@@ -221,13 +221,13 @@ class Hive4Cleaning:
         return plan_cleaning(
             listing,
             listed.mark,
-            target.write_ids(listing),
+            place.write_ids(listing),
             generation=Names(Generation.HIVE4),
             now=self.services.clock(),
             retention_seconds=self._retention,
             newest_publication=commit,
             published_at=dict.fromkeys(tops, commit),
-            txns=target.interpretation.txns,
+            txns=place.interpretation.txns,
             still_read=still_read,
         )
 
@@ -244,13 +244,13 @@ class Hive4Cleaning:
         The list may end below the recorded mark, when the metastore has forgotten everything that committed: write ids
         above its end were not looked at, and must not be forgotten.
         """
-        write_ids = cleaned.target.write_ids(cleaned.listing)
+        write_ids = cleaned.place.write_ids(cleaned.listing)
         mark = min(cleaned.mark, write_ids.high_water_mark)
         present = aborted_present(cleaned.listing, write_ids, generation=Names(Generation.HIVE4), up_to=mark)
         forgotten = min([mark, *(write_id - 1 for write_id in present)])
         self._hms.mark_cleaned(replace(cleaned.request, highest_write_id=forgotten or NOTHING_FORGOTTEN))
         if present and self.rolled_back is not None:
-            self.rolled_back.forget_gone(cleaned.target, cleaned.listing, mark)
+            self.rolled_back.forget_gone(cleaned.place, cleaned.listing, mark)
 
     def end_forbidden(self, request: CompactionRequest, reason: str) -> bool:
         """End the request as refused (Hive `CompactionCleaner`); the next compaction's request cleans what it left."""

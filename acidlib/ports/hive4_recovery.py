@@ -20,7 +20,7 @@ from acidlib.metastore.holding import agent_text
 from acidlib.metastore.transactions import TxnType
 from acidlib.model.requests import CompactionRequest, CompactionType, RequestFacts, State
 from acidlib.model.tables import TableRef
-from acidlib.places.place import Target
+from acidlib.places.place import Place
 from acidlib.processes import has_ended, signer_has_ended
 from acidlib.stores.store import STALE_SECONDS
 
@@ -35,7 +35,7 @@ def recover(
     rows: Iterable[CompactionRequest],
     txns: ValidTxnList,
     *,
-    whereabouts: Callable[[TableRef], Target],
+    whereabouts: Callable[[TableRef], Place],
 ) -> list[str]:
     """End the requests among these that nothing else will end, and queue them again; warn of each, and return that.
 
@@ -104,7 +104,7 @@ class _Request:
         self._hms = hms
         self._row = row
 
-    def problem(self, txns: ValidTxnList, whereabouts: Callable[[TableRef], Target]) -> str | None:
+    def problem(self, txns: ValidTxnList, whereabouts: Callable[[TableRef], Place]) -> str | None:
         """Return why nothing else will end it; None while its run is alive, or not known to be dead.
 
         ready for cleaning  its transaction was aborted after it was marked as compacted, or its process ended before it
@@ -157,7 +157,7 @@ class _Request:
             txns |= {lock.txn_id for lock in locks if lock.txn_id is not None and lock.agent == agent}
         return txns
 
-    def _has_stale_claim(self, whereabouts: Callable[[TableRef], Target]) -> bool:
+    def _has_stale_claim(self, whereabouts: Callable[[TableRef], Place]) -> bool:
         """Return whether its claim on the place is stale.
 
         One that seems so by the clock here is taken, which is possible only if it is so by the clock of the store.

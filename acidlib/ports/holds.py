@@ -13,7 +13,7 @@ from acidlib.execute.services import Services
 from acidlib.location import Location
 from acidlib.model.requests import CompactionRequest, RequestFacts
 from acidlib.model.results import Outcome, Statistics
-from acidlib.places.place import Target
+from acidlib.places.place import Place
 from acidlib.planning.inputs import Publication
 from acidlib.stores.store import Claim, Store
 
@@ -26,7 +26,7 @@ class Hold(Protocol):
         """The request for which the place is held."""
 
     @property
-    def target(self) -> Target:
+    def place(self) -> Place:
         """The place; once it is held, its interpretation is fixed: later writes count as not committed."""
 
     @property
@@ -65,22 +65,22 @@ def held(hold: AnyHold) -> Iterator[AnyHold]:
 class ClaimedPlace:
     """A place that is claimed, and nothing else: the `Hold` of what needs no more, and a part of all others."""
 
-    def __init__(self, services: Services, request: CompactionRequest, target: Target) -> None:
+    def __init__(self, services: Services, request: CompactionRequest, place: Place) -> None:
         self._services = services
         self._claim: Claim | None = None
         self.request = request
-        self.target = target
+        self.place = place
 
     @property
     def claim(self) -> Claim:
         """The claim on the place; ConflictError before `begin`."""
         if self._claim is None:
-            raise ConflictError(f"Cannot go on with {self.target.ref}: it is not claimed")
+            raise ConflictError(f"Cannot go on with {self.place.ref}: it is not claimed")
         return self._claim
 
     def begin(self) -> None:
         """Claim the place; ConflictError while another run works there."""
-        self._claim = self._services.claim(self.target.location)
+        self._claim = self._services.claim(self.place.location)
 
     def assert_mine(self) -> None:
         """Raise ConflictError if the claim was lost."""

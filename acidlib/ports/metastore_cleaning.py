@@ -12,7 +12,7 @@ from acidlib.config.settings import Layer, Settings
 from acidlib.errors import AcidError, ConflictError, MissingError, RefusedError
 from acidlib.model.requests import CompactionRequest
 from acidlib.model.tables import TableRef
-from acidlib.places.place import Target
+from acidlib.places.place import Place
 from acidlib.places.removals import NotOursError
 from acidlib.places.selection import CleanerOptions
 from acidlib.ports.catalog import Catalog, GoneError, require_unchanged
@@ -45,7 +45,7 @@ class CatalogPlaces:
         self._current = current
         self._snapshot = snapshot
         self._expected: Sequence[CompactionRequest] = ()
-        self._places: dict[TableRef, Target] | None = None
+        self._places: dict[TableRef, Place] | None = None
         self._mutex = threading.Lock()
 
     def expect(self, requests: Sequence[CompactionRequest]) -> None:
@@ -53,11 +53,11 @@ class CatalogPlaces:
         with self._mutex:
             self._expected, self._places = requests, None
 
-    def place(self, request: CompactionRequest, *, anew: bool = False) -> tuple[CompactionRequest, Target | None]:
+    def place(self, request: CompactionRequest, *, anew: bool = False) -> tuple[CompactionRequest, Place | None]:
         """Return a request as the queue has it now, and its place; Hive renames requests with their table."""
         try:
             expected = None if anew else self._expected_place(request)
-            target = expected or self._catalog.place(request, self._snapshot(request))
+            place = expected or self._catalog.place(request, self._snapshot(request))
         except GoneError:
             now = self._current(request.id)
             if now is None:
@@ -65,10 +65,10 @@ class CatalogPlaces:
             return (request, None) if now.ref == request.ref else self.place(now, anew=True)
         except RefusedError as error:
             raise NotOursError(f"left to Hive's own cleaner: {error}") from None
-        _require_allowed(target)
-        return request, target
+        _require_allowed(place)
+        return request, place
 
-    def _expected_place(self, request: CompactionRequest) -> Target | None:
+    def _expected_place(self, request: CompactionRequest) -> Place | None:
         """Return the place of an expected request; the first call asks for all of them."""
         with self._mutex:
             if self._places is None:
@@ -78,18 +78,18 @@ class CatalogPlaces:
                     by_snapshot.setdefault(self._snapshot(expected), []).append(expected)
                 for snapshot, requests in by_snapshot.items():
                     with suppress(AcidError):  # then each is asked for alone, so that an error of one concerns no other
-                        for expected, target in zip(requests, self._catalog.places(requests, snapshot), strict=True):
-                            if isinstance(target, Target):
-                                self._places[expected.ref] = target
+                        for expected, place in zip(requests, self._catalog.places(requests, snapshot), strict=True):
+                            if isinstance(place, Place):
+                                self._places[expected.ref] = place
             return self._places.get(request.ref)
 
-    def require_unmoved(self, request: CompactionRequest, target: Target) -> None:
+    def require_unmoved(self, request: CompactionRequest, place: Place) -> None:
         """Ask the metastore; NotOursError if it forbids to clean there by now."""
         try:
             now = self._catalog.whereabouts(request.ref)
         except GoneError as error:
-            raise ConflictError(f"Cannot clean {target.ref}: it was changed meanwhile: {error}") from None
-        require_unchanged(target, now, "clean")
+            raise ConflictError(f"Cannot clean {place.ref}: it was changed meanwhile: {error}") from None
+        require_unchanged(place, now, "clean")
         _require_allowed(now)
 
 
@@ -125,10 +125,10 @@ def retention_of(settings: Settings, options: CleanerOptions) -> float:
     return 0.0
 
 
-def _require_allowed(target: Target) -> None:
-    reason = target.cleaning_forbidden()
+def _require_allowed(place: Place) -> None:
+    reason = place.cleaning_forbidden()
     if reason is not None:
-        raise CleaningForbiddenError(f"Cannot clean {target.ref}: {reason}")
+        raise CleaningForbiddenError(f"Cannot clean {place.ref}: {reason}")
 
 
 def with_mark(row: CompactionRequest) -> CompactionRequest:

@@ -20,7 +20,7 @@ from acidlib.metastore.transactions import TxnType
 from acidlib.model.requests import CompactionType, State
 from acidlib.model.results import CleaningResult, Outcome, RemovedPath, Waiting
 from acidlib.model.tables import TableRef
-from acidlib.places.place import Target
+from acidlib.places.place import Place
 from acidlib.places.removals import DeleteRateLimiter, NotOursError, ended_by, remove_named, would_remove
 from acidlib.places.selection import CleanerOptions
 from acidlib.planning.clean import (
@@ -133,9 +133,9 @@ class RolledBack:
         why, problems = due.reason, list[Waiting]()
         table_itself = self._catalog.table_itself(due.ref)
         if table_itself is not None:
-            for target in self._places(due, notes, table_itself):
-                result = result if result.location else replace(result, location=str(target.location))
-                listing, unremoved = self._clean_at(due, notes, target, table_itself, removed, limiter)
+            for place in self._places(due, notes, table_itself):
+                result = result if result.location else replace(result, location=str(place.location))
+                listing, unremoved = self._clean_at(due, notes, place, table_itself, removed, limiter)
                 problems += unremoved
                 if listing is not None:
                     for note, name in _kept(listing, notes).items():
@@ -162,7 +162,7 @@ class RolledBack:
             return replace(result, state=Outcome.READY_FOR_CLEANING, reason=reason)
         return replace(result, state=Outcome.SUCCEEDED, reason=f"{why}; {count} forgotten here")
 
-    def _places(self, due: DueCleaning, notes: Sequence[NotedWrite], table: Target) -> Iterator[Target]:
+    def _places(self, due: DueCleaning, notes: Sequence[NotedWrite], table: Place) -> Iterator[Place]:
         """Yield the places that may hold rows of the transactions.
 
         A write with dynamic partitions may have made some that the metastore never heard of: then these are all places
@@ -199,8 +199,8 @@ class RolledBack:
         self,
         due: DueCleaning,
         notes: Sequence[NotedWrite],
-        target: Target,
-        table: Target,
+        place: Place,
+        table: Place,
         removed: list[RemovedPath],
         limiter: DeleteRateLimiter,
     ) -> tuple[Listing | None, tuple[Waiting, ...]]:
@@ -209,17 +209,17 @@ class RolledBack:
         Add the paths to `removed`. Return the listing after that, None where the location does not exist, and the
         problems of paths that could not be removed.
         """
-        services, location = self._services, target.location
-        forbidden = target.cleaning_forbidden()
+        services, location = self._services, place.location
+        forbidden = place.cleaning_forbidden()
         if forbidden is not None:
-            raise NotOursError(f"Cannot clean {target.ref}: {forbidden}")
+            raise NotOursError(f"Cannot clean {place.ref}: {forbidden}")
         fs = services.fs(location)
         if not fs.exists(str(location)):
-            self._require_believable(target, table)
+            self._require_believable(place, table)
             return None, ()
         if self._options.dry_run:
             listing = list_location(fs, location, missing=ConflictError)
-            reasons = self._rolled_back(due, notes, target, listing)
+            reasons = self._rolled_back(due, notes, place, listing)
             removable, problems = would_remove(services, location, reasons, listing)
             removed += removable
             return listing.without([item.path for item in removable]), problems
@@ -228,8 +228,8 @@ class RolledBack:
             reach(Point.CLEANING_CLAIMED)
             listing = list_location(fs, location, missing=ConflictError)
             if not listing.files and not listing.top_directories():
-                self._require_believable(target, table)
-            reasons = self._rolled_back(due, notes, target, listing)
+                self._require_believable(place, table)
+            reasons = self._rolled_back(due, notes, place, listing)
             reach(Point.CLEANING_PLANNED)
             if not reasons:
                 return listing, ()
@@ -245,17 +245,17 @@ class RolledBack:
             return list_location(fs, location, missing=ConflictError), problems
 
     def _rolled_back(
-        self, due: DueCleaning, notes: Sequence[NotedWrite], target: Target, listing: Listing
+        self, due: DueCleaning, notes: Sequence[NotedWrite], place: Place, listing: Listing
     ) -> dict[str, str]:
         """Return the directories that may be removed, each with the reason.
 
         Write ids are read after the listing: a table that was re-created meanwhile has its own.
         """
-        pairs = self._database.rolled_back(target.ref)
+        pairs = self._database.rolled_back(place.ref)
         write_ids = [write_id for write_id, txn in pairs if due.below is None or txn < due.below]
         return rolled_back_directories(listing, {note.txn_id for note in notes}, write_ids)
 
-    def _require_believable(self, target: Target, table: Target) -> None:
+    def _require_believable(self, place: Place, table: Place) -> None:
         """Raise RetryError where a place looks empty but rows may lie there, of which nothing must be forgotten.
 
         An empty directory of a local disk may be that of a mount that is missing, unless nothing was ever committed in
@@ -265,7 +265,7 @@ class RolledBack:
         is_there = fs.exists(str(table.location))
         if is_there and (
             not is_local
-            or (target.location != table.location and fs.list_directory(str(table.location), missing=ConflictError))
+            or (place.location != table.location and fs.list_directory(str(table.location), missing=ConflictError))
         ):
             return
         name = table.ref.whole_table
@@ -273,11 +273,11 @@ class RolledBack:
         was_committed = len(write_ids.open_ids) + len(write_ids.aborted_ids) < write_ids.high_water_mark
         if was_committed or (is_local and not is_there):
             raise RetryError(
-                f"Cannot clean {target.ref}: nothing lies at {target.location}; a mount may be missing, "
+                f"Cannot clean {place.ref}: nothing lies at {place.location}; a mount may be missing, "
                 "or the configuration may lead to another store than before"
             )
 
-    def forget_gone(self, target: Target, listing: Listing, up_to: int) -> None:
+    def forget_gone(self, place: Place, listing: Listing, up_to: int) -> None:
         """Have notes forgotten whose rows no directory of a place holds, up to the mark of a request that has ended.
 
         Up to it nothing was open when the place was listed. Notes of compactions stay: one may have been at work then.
@@ -287,8 +287,8 @@ class RolledBack:
         self._require_its_database()
         notes = [
             note
-            for note in self._database.noted_writes_of(target.ref)
-            if note.ref == target.ref and not (note.is_open or note.compacts or note.write_id is None)
+            for note in self._database.noted_writes_of(place.ref)
+            if note.ref == place.ref and not (note.is_open or note.compacts or note.write_id is None)
             if note.write_id <= up_to
         ]
         self._database.forget(_free(notes, _kept(listing, notes)))

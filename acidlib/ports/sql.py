@@ -28,7 +28,7 @@ from acidlib.model.requests import CompactionRequest, CompactionType, RequestFac
 from acidlib.model.results import Outcome, Statistics
 from acidlib.model.tables import TableRef
 from acidlib.places.attempts import COUNTED, Attempts, awaited_marks
-from acidlib.places.place import ListedPlace, Target
+from acidlib.places.place import ListedPlace, Place
 from acidlib.planning.inputs import Publication
 from acidlib.planning.results import quarantining_request, shows_unverified
 from acidlib.points import Point, reach
@@ -52,22 +52,22 @@ class Scope(Protocol):
     def ours(self, row: CompactionRequest) -> bool:
         """Return whether a request was made with these surroundings: the same metastore, or none."""
 
-    def rows_at(self, target: Target) -> Sequence[CompactionRequest]:
+    def rows_at(self, place: Place) -> Sequence[CompactionRequest]:
         """Return the rows of the queue and its history that concern a place."""
 
-    def unverified_rows(self, target: Target) -> Sequence[CompactionRequest]:
+    def unverified_rows(self, place: Place) -> Sequence[CompactionRequest]:
         """Return `rows_at` a place, of which those matter that note an unverified result."""
 
     def whereabouts(self, row: CompactionRequest) -> Location:
         """Return the location of the place of a request; RefusedError where it is gone."""
 
-    def places(self, rows: Sequence[CompactionRequest]) -> Sequence[Target | AcidError]:
+    def places(self, rows: Sequence[CompactionRequest]) -> Sequence[Place | AcidError]:
         """Return the place of each request, or the error why that is unknown."""
 
-    def request_for(self, target: Target, kind: CompactionType, *, initiator: str) -> CompactionRequest:
+    def request_for(self, place: Place, kind: CompactionType, *, initiator: str) -> CompactionRequest:
         """Return a request for a place."""
 
-    def named_request(self, place: ListedPlace, kind: CompactionType) -> CompactionRequest:
+    def named_request(self, listed: ListedPlace, kind: CompactionType) -> CompactionRequest:
         """Return a request for a place that was named."""
 
     def decided_request(self, decided: Decided) -> CompactionRequest:
@@ -185,13 +185,13 @@ class SqlRequests:
         if self.queue.claim_id(request.id, worker, now_ms):
             self.queue.end(request.id, State.REFUSED, now_ms, worker_id=worker, reason=reason)
 
-    def submit(self, place: ListedPlace, kind: CompactionType, *, buckets: int | None = None) -> CompactionRequest:
+    def submit(self, listed: ListedPlace, kind: CompactionType, *, buckets: int | None = None) -> CompactionRequest:
         """Queue a request for a named place, take it, and return it: it ends with this run.
 
         A waiting request of the same kind is taken over. ConflictError where any other request is in the way.
         """
         del buckets
-        request = self.scope.named_request(place, kind)
+        request = self.scope.named_request(listed, kind)
         queue, worker, now_ms = self.queue, self.services.worker_id, self.services.now_ms()
         request = replace(request, facts=request.facts.updated(RequestFacts(process=process_identity())))
         answer = queue.enqueue(request, now_ms=now_ms, worker_id=worker)
@@ -211,22 +211,22 @@ class SqlRequests:
         queue.change(answer.id, worker, facts=request.facts)
         return replace(claimed, facts=claimed.facts.updated(request.facts))
 
-    def attempts(self, targets: Sequence[Target]) -> Attempts:
+    def attempts(self, places: Sequence[Place]) -> Attempts:
         """Read the queue and its history: at the places in a queue of our own, else everywhere."""
         if self.queue.schema_version is None:
-            rows = self.queue.rows_at((target.location for target in targets), states=COUNTED)
+            rows = self.queue.rows_at((place.location for place in places), states=COUNTED)
         else:  # a metastore's rows have no locations
             rows = self.queue.in_states(*COUNTED)
         attempts = Attempts(filter(self.scope.ours, rows), self.services.settings)
         self._failed = attempts.failed if self.scope.by_location else None
         return attempts
 
-    def backoff_reason(self, target: Target, kind: CompactionType, *, dry_run: bool) -> str | None:
+    def backoff_reason(self, place: Place, kind: CompactionType, *, dry_run: bool) -> str | None:
         """Apply the queue's rule of failed attempts; it is asked only where `attempts` saw a failure, if that tells."""
-        if self._failed is not None and target.ref not in self._failed:
+        if self._failed is not None and place.ref not in self._failed:
             return None
         initiator, now_ms, settings = self.services.initiator_id, self.services.now_ms(), self.services.settings
-        request = self.scope.request_for(target, kind, initiator=initiator)
+        request = self.scope.request_for(place, kind, initiator=initiator)
         reason = self.queue.failed_attempts(
             request,
             threshold=settings.integer("metastore.compactor.initiator.failed.compacts.threshold"),
@@ -237,9 +237,9 @@ class SqlRequests:
             self.queue.record_not_initiated(request, reason, now_ms)
         return reason
 
-    def quarantining_request(self, target: Target, listing: Listing) -> CompactionRequest | None:
+    def quarantining_request(self, place: Place, listing: Listing) -> CompactionRequest | None:
         """Judge the rows about the place."""
-        return quarantining_request(self.scope.unverified_rows(target), listing.top_directories())
+        return quarantining_request(self.scope.unverified_rows(place), listing.top_directories())
 
     def enqueue(self, decided: Sequence[Decided]) -> list[int | AcidError]:
         """Queue all in one transaction, or each by itself where one is refused."""
@@ -279,13 +279,13 @@ class Undoing(Protocol):
     requests: SqlRequests
     knows_readers: bool
 
-    def place(self, request: CompactionRequest) -> Target:
+    def place(self, request: CompactionRequest) -> Place:
         """Return the place of a request, interpreted as of now; RefusedError unless it is the place compacted then."""
 
     def hold(self, request: CompactionRequest) -> Hold:
         """Return the hold for undoing a compaction, which is not begun yet."""
 
-    def require_no_reader(self, request: CompactionRequest, target: Target) -> None:
+    def require_no_reader(self, request: CompactionRequest, place: Place) -> None:
         """Raise ConflictError while a query is known to read there, or a compactor is about to work there.
 
         RefusedError where the result is known to be another than was published.
@@ -294,7 +294,7 @@ class Undoing(Protocol):
 
 def with_figures(request: CompactionRequest, decided: Decided) -> CompactionRequest:
     """Return a request with the figures of the initiator, for which only the tables of our own queue have room."""
-    mark = decided.place.write_ids.for_compactor().high_water_mark
+    mark = decided.listed.write_ids.for_compactor().high_water_mark
     return replace(request, highest_write_id=mark, facts=request.facts.updated(decided.figures))
 
 
@@ -387,9 +387,9 @@ class SqlHold:
         return self._place.request
 
     @property
-    def target(self) -> Target:
+    def place(self) -> Place:
         """The place, as `FencedPlace` knows it."""
-        return self._place.target
+        return self._place.place
 
     @property
     def claim(self) -> Claim:
@@ -404,7 +404,7 @@ class SqlHold:
 
     def quarantining_request(self, listing: Listing) -> CompactionRequest | None:
         """Judge the rows as they are now, under the hold: a run that verifies a result holds its place to the end."""
-        request = self._requests.quarantining_request(self.target, listing)
+        request = self._requests.quarantining_request(self.place, listing)
         self._lifts_quarantine = request is not None and shows_unverified(request)
         return request
 
@@ -422,7 +422,7 @@ class SqlHold:
 
     def awaited_marks(self) -> tuple[int, ...]:
         """Ask the queue; none where this run lifts a quarantine, which takes the cleaning of a newer request."""
-        return () if self._lifts_quarantine else awaited_marks(self._requests.scope.rows_at(self.target))
+        return () if self._lifts_quarantine else awaited_marks(self._requests.scope.rows_at(self.place))
 
     def only_clean(self, high_water_mark: int) -> None:
         """Make it a request to clean only.
@@ -443,7 +443,7 @@ class SqlHold:
             self._mark_compacted(directories)
         except AcidError as error:
             raise UnknownOutcomeError(
-                f"Cannot note that {self.target.ref} is compacted: {error}; its results are visible "
+                f"Cannot note that {self.place.ref} is compacted: {error}; its results are visible "
                 "and right, and stay; clean it with a new compaction"
             ) from error
 

@@ -18,7 +18,7 @@ from acidlib.metastore.catalog import CHANGED, NotComparedError, WholeTable
 from acidlib.metastore.hms import Hms
 from acidlib.model.results import Statistics
 from acidlib.model.tables import TableRef
-from acidlib.places.place import TableFacts, Target
+from acidlib.places.place import Place, TableFacts
 from acidlib.planning.results import BYTES, FILES, ROWS, basic_statistics, statistics_changes
 from acidlib.queue.metastore_database import MetastoreDatabase, Owner
 from acidlib.report.progress import WARNING
@@ -49,38 +49,38 @@ class StatisticsUpdater:
         """The table at which it was seen that the metastore compares nothing."""
 
     def update(
-        self, target: Target, *, known_since: float, results: Collection[str], rows: int | None
+        self, place: Place, *, known_since: float, results: Collection[str], rows: int | None
     ) -> Statistics | None:
         """Write the statistics of what readers find at a place now; return None if the settings do not want that.
 
-        known_since  when the target was read from the metastore, in epoch seconds
+        known_since  when the place was read from the metastore, in epoch seconds
         results      the directories of the compaction's result, with so many `rows`; None = unknown
         """
-        if target.facts is None or not self._services.settings.flag(GATHER):
+        if place.facts is None or not self._services.settings.flag(GATHER):
             return None
         try:
-            return self._update(target, target.facts, known_since, results, rows)
+            return self._update(place, place.facts, known_since, results, rows)
         except NotComparedError as error:
             with self._mutex:
-                is_first, self._not_compared = self._not_compared is None, target.ref
+                is_first, self._not_compared = self._not_compared is None, place.ref
             if is_first:
                 note = f"the database of this metastore cannot compare: statistics of tables are not updated ({error})"
                 self._services.progress.note(note, level=WARNING)
             return Statistics(reason=f"{error}. {_NAME_THE_DATABASE}")
         except Exception as error:  # the compaction has succeeded all the same
-            return Statistics(reason=str(known_error(error, f"update statistics of {target.ref}")))
+            return Statistics(reason=str(known_error(error, f"update statistics of {place.ref}")))
 
     def _update(
-        self, target: Target, facts: TableFacts, known_since: float, results: Collection[str], rows: int | None
+        self, place: Place, facts: TableFacts, known_since: float, results: Collection[str], rows: int | None
     ) -> Statistics:
-        parameters, failed = self._parameters(target, facts, known_since), None
-        fs, names = self._services.fs(target.location), self._hms.names
+        parameters, failed = self._parameters(place, facts, known_since), None
+        fs, names = self._services.fs(place.location), self._hms.names
         for _ in range(_TRIES):
             txns = self._hms.open_txns()
-            write_ids = self._hms.valid_write_ids([target.ref.whole_table], txns)[target.ref.whole_table]
+            write_ids = self._hms.valid_write_ids([place.ref.whole_table], txns)[place.ref.whole_table]
             try:
                 before = parameters.read(write_ids)
-                listing = list_location(fs, target.location, missing=RefusedError)
+                listing = list_location(fs, place.location, missing=RefusedError)
                 state = acid_state(
                     listing,
                     write_ids,
@@ -101,25 +101,25 @@ class StatisticsUpdater:
         assert failed is not None
         raise failed
 
-    def _parameters(self, target: Target, facts: TableFacts, known_since: float) -> _InDatabase | _ByCall:
+    def _parameters(self, place: Place, facts: TableFacts, known_since: float) -> _InDatabase | _ByCall:
         owner = Owner(
             catalog=self._hms.catalog,
-            ref=target.ref,
+            ref=place.ref,
             created=(facts.partition or facts.table).created,
         )
         if self._database is not None and self._database.has_parameters():
             return _InDatabase(self._database, owner)
-        cannot = f"Cannot update statistics of {target.ref}: "
+        cannot = f"Cannot update statistics of {place.ref}: "
         hint = _NAME_THE_DATABASE
         if self._hms.calls is not Generation.HIVE4:
             raise RefusedError(f"{cannot}no call of Hive 3.1 keeps concurrent changes. {hint}")
-        if target.ref.partition is not None:
+        if place.ref.partition is not None:
             raise RefusedError(f"{cannot}no call that changes a partition keeps concurrent changes. {hint}")
         if self._not_compared is not None:
             raise RefusedError(
                 f"{cannot}the metastore's database cannot compare, as {self._not_compared} showed. {hint}"
             )
-        return _ByCall(self._services, self._hms, target, facts, known_since)
+        return _ByCall(self._services, self._hms, place, facts, known_since)
 
 
 class _InDatabase:
@@ -156,13 +156,13 @@ class _ByCall:
         self,
         services: Services,
         hms: Hms,
-        target: Target,
+        place: Place,
         facts: TableFacts,
         known_since: float,
     ) -> None:
         self._services = services
         self._hms = hms
-        self._target = target
+        self._place = place
         self._stamp = facts.table.properties.get(CHANGED)
         self._since = known_since
         self._write_ids: ValidWriteIdList | None = None
@@ -173,9 +173,9 @@ class _ByCall:
 
         write_ids  listed before; ConflictError while, by them, a transaction that wrote the table is open
         """
-        target, cannot = self._target, f"Cannot update statistics of {self._target.ref}: "
-        whole = self._hms.whole_table(target.ref)
-        if whole is None or (whole.table.created, whole.table.id) != target.table_identity:
+        place, cannot = self._place, f"Cannot update statistics of {self._place.ref}: "
+        whole = self._hms.whole_table(place.ref)
+        if whole is None or (whole.table.created, whole.table.id) != place.table_identity:
             raise RefusedError(f"{cannot}the table was dropped meanwhile.")
         if whole.is_skewed:
             raise RefusedError(

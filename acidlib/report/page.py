@@ -219,7 +219,7 @@ class _Reasons:
         self._by_number = by_number
         self._kinds: dict[str, _Reason] = {}
 
-    def add(self, reason: str, place: Place, *, amount: float = 0) -> None:
+    def add(self, reason: str, place: PlaceRow, *, amount: float = 0) -> None:
         """Add the reason of a place; `amount` is summed, in bytes for example."""
         for known in (place.location, str(place.ref)):
             reason = reason.replace(known, "the place") if known else reason
@@ -318,8 +318,8 @@ def _when(head: RunHead) -> str:
     return f"{first} to {last.removeprefix(first[:11])} UTC, {_precise(max(0.0, (end - start) / 1000))}"
 
 
-Place = CompactionResult | InitiatorResult | CleaningResult | PlaceFigures
-_PLACE: _Column[Place] = _Column("Place", lambda place: str(place.ref), lambda place: place.location)
+PlaceRow = CompactionResult | InitiatorResult | CleaningResult | PlaceFigures
+_PLACE: _Column[PlaceRow] = _Column("Place", lambda place: str(place.ref), lambda place: place.location)
 _WHY: _Column[CompactionResult | InitiatorResult | CleaningResult] = _Column("Why", lambda place: place.reason)
 
 

@@ -21,7 +21,7 @@ from acidlib.location import LOCAL, Location
 from acidlib.model.requests import CompactionRequest
 from acidlib.model.results import CleaningResult, Outcome, Waiting
 from acidlib.model.tables import TableRef
-from acidlib.places.place import Target
+from acidlib.places.place import Place
 from acidlib.places.removals import (
     DeleteRateLimiter,
     NotOursError,
@@ -45,7 +45,7 @@ from acidlib.stores.removing import may_be_litter
 from acidlib.stores.store import CLAIM, STAGING_PREFIX
 from acidlib.wording import plural
 
-Place = TypeVar("Place")
+AnyPlace = TypeVar("AnyPlace")
 Result = TypeVar("Result")
 
 
@@ -168,9 +168,9 @@ def _end(jobs: Sequence[_RequestCleaning], cleaning: Cleaning) -> None:
 def _at_places(
     cleaning: Cleaning,
     doing: str,
-    work: Callable[[Place], Result],
-    failed: Callable[[Place, AcidError], Result],
-    places: Sequence[Place],
+    work: Callable[[AnyPlace], Result],
+    failed: Callable[[AnyPlace, AcidError], Result],
+    places: Sequence[AnyPlace],
     limiter: DeleteRateLimiter,
 ) -> Iterator[list[Result]]:
     """Yield the results of places, a portion of them as they come.
@@ -257,56 +257,56 @@ class _RequestCleaning:
         dry_run, not_ready = self._options.dry_run, self._cleaning.not_ready_reason(self.request)
         if not dry_run and not_ready is not None:
             return replace(self.result, state=Outcome.READY_FOR_CLEANING, reason=not_ready)
-        request, target, is_there = self._look_up()
-        if target is None or not is_there:
+        request, place, is_there = self._look_up()
+        if place is None or not is_there:
             if not_ready is not None:
                 return replace(_nothing_yet(request), state=Outcome.PLANNED, reason=not_ready)
-            raise self._missing(target)
+            raise self._missing(place)
         trash = None
         if self._options.trash:
             try:
-                trash = self._services.store(target.location).trash_place(target.location)
+                trash = self._services.store(place.location).trash_place(place.location)
             except RefusedError as error:  # nothing can be moved there: the request waits
                 raise NotOursError(str(error)) from error
         if dry_run:
-            return self._would_clean(request, target, not_ready, trash)
+            return self._would_clean(request, place, not_ready, trash)
         self._limiter.assert_not_stopped()
-        return self._clean_place(request, target)
+        return self._clean_place(request, place)
 
-    def _look_up(self) -> tuple[CompactionRequest, Target | None, bool]:
+    def _look_up(self) -> tuple[CompactionRequest, Place | None, bool]:
         """Return the request as it is now, its place, and whether that exists; a missing place is asked for anew."""
         request = self.request
         for anew in (False, True):
-            request, target = self._cleaning.place(request, anew=anew)
-            if target is None:
+            request, place = self._cleaning.place(request, anew=anew)
+            if place is None:
                 break
-            location = target.location
+            location = place.location
             self.result = replace(_nothing_yet(request), location=str(location), state=Outcome.READY_FOR_CLEANING)
             try:
                 if self._services.fs(location).exists(str(location)):
-                    return request, target, True
+                    return request, place, True
             except ReplacedError as error:
                 raise NothingToCleanError("the table was restored or re-created: another directory is there") from error
-        return request, target, False
+        return request, place, False
 
-    def _clean_place(self, request: CompactionRequest, target: Target) -> CleaningResult:
+    def _clean_place(self, request: CompactionRequest, place: Place) -> CleaningResult:
         """Claim, list, plan, remove, list again, and end the request if nothing obsolete is left."""
-        cleaning, services, location = self._cleaning, self._services, target.location
-        with held(cleaning.hold(request, target)) as hold:
+        cleaning, services, location = self._cleaning, self._services, place.location
+        with held(cleaning.hold(request, place)) as hold:
             reach(Point.CLEANING_CLAIMED)
             listing = list_location(services.fs(location), location, without_unfinished=True, missing=ConflictError)
             if any(path.startswith(STAGING_PREFIX) for path in listing.directories):
                 finish_claimed(services.store(location), location, hold.exclusive)
                 listing = list_location(services.fs(location), location, missing=ConflictError)
             if cleaning.must_exist and not listing.files and not listing.top_directories():
-                raise _may_be_missing(target, "it is empty")
-            listed = ListedRequest(request=request, target=target, listing=listing)
+                raise _may_be_missing(place, "it is empty")
+            listed = ListedRequest(request=request, place=place, listing=listing)
             plan = self._plan(listed)
             reach(Point.CLEANING_PLANNED)
             removal: Removal = (), ()
             if plan.remove:
-                cleaning.require_unmoved(request, target)
-                cleaning.require_alone(request, target)
+                cleaning.require_unmoved(request, place)
+                cleaning.require_alone(request, place)
                 removal = remove_named(
                     services,
                     hold.claim,
@@ -326,12 +326,12 @@ class _RequestCleaning:
             if problems:
                 raise RetryError("; ".join(map(str, problems)))
             listing = list_location(services.fs(location), location, missing=ConflictError)
-            left = remaining_obsolete(listing, listed.mark, target.write_ids(listing), generation=target.names(listing))
+            left = remaining_obsolete(listing, listed.mark, place.write_ids(listing), generation=place.names(listing))
         if left:
             waiting = next(iter(plan.blocked.values()), f"{left[0]} is still there")
             return replace(self.result, reason=f"{len(left)} obsolete left: {waiting}")
         if not plan.remove:
-            cleaning.require_unmoved(request, target)
+            cleaning.require_unmoved(request, place)
         self.cleaned = replace(listed, listing=listing)
         reason = "nothing obsolete is left"
         if plan.kept:
@@ -339,34 +339,34 @@ class _RequestCleaning:
             reason = f"nothing is left that the cleaner may remove; {kept} owner to remove"
         return replace(self.result, state=Outcome.SUCCEEDED, reason=reason)
 
-    def _missing(self, target: Target | None) -> AcidError:
+    def _missing(self, place: Place | None) -> AcidError:
         """Return the error for a place at which nothing lies."""
-        if target is None:
+        if place is None:
             return NothingToCleanError("the table or partition does not exist any more")
         if self._cleaning.must_exist:
-            return _may_be_missing(target, "it is not there")
-        if not self._services.fs(target.location).exists(str(target.location.parent)):
-            return _may_be_missing(target, "neither it nor the directory above it is there")
+            return _may_be_missing(place, "it is not there")
+        if not self._services.fs(place.location).exists(str(place.location.parent)):
+            return _may_be_missing(place, "neither it nor the directory above it is there")
         return NothingToCleanError("the location does not exist any more")
 
     def _plan(self, listed: ListedRequest) -> CleanPlan:
         """Plan; NotOursError, with which a request waits, while a quarantine keeps the inputs of a result."""
-        requests = self._cleaning.requests_at(listed.target)
+        requests = self._cleaning.requests_at(listed.place)
         quarantining = quarantining_request(requests, listed.listing.top_directories())
         if quarantining is not None and shows_unverified(quarantining):
-            raise NotOursError(f"Cannot clean {listed.target.ref}: {quarantine_reason(quarantining)}")
+            raise NotOursError(f"Cannot clean {listed.place.ref}: {quarantine_reason(quarantining)}")
         return self._cleaning.plan(listed, requests)
 
     def _would_clean(
-        self, request: CompactionRequest, target: Target, not_ready: str | None, trash: str | None
+        self, request: CompactionRequest, place: Place, not_ready: str | None, trash: str | None
     ) -> CleaningResult:
         """Return the result of a dry run: the paths that would be removed now, or moved to a `trash`, or that wait."""
-        services, location = self._services, target.location
+        services, location = self._services, place.location
         planned = replace(self.result, state=Outcome.PLANNED)
         if services.store(location).unfinished(location):
             return replace(planned, reason="a publication there is unfinished; the run finishes it first")
         listing = list_location(services.fs(location), location, missing=ConflictError)
-        plan = self._plan(ListedRequest(request=request, target=target, listing=listing))
+        plan = self._plan(ListedRequest(request=request, place=place, listing=listing))
         if not_ready is not None:
             later = tuple(Waiting(path, not_ready) for path in plan.remove)
             return replace(planned, reason=not_ready, waiting=later + _waiting(plan))
@@ -382,10 +382,10 @@ def _nothing_yet(request: CompactionRequest) -> CleaningResult:
     return CleaningResult(id=request.id, **request.ref._asdict(), location=location, state=Outcome.FAILED, reason="")
 
 
-def _may_be_missing(target: Target, fact: str) -> RetryError:
-    is_local = target.location.kind == LOCAL
+def _may_be_missing(place: Place, fact: str) -> RetryError:
+    is_local = place.location.kind == LOCAL
     may_be = "a mount may be missing" if is_local else "the configuration may lead to another store than before"
-    return RetryError(f"Cannot clean {target.location}: {fact}; {may_be}")
+    return RetryError(f"Cannot clean {place.location}: {fact}; {may_be}")
 
 
 def _waiting(plan: CleanPlan) -> tuple[Waiting, ...]:
@@ -412,7 +412,7 @@ def _clean_leftovers(
         result = replace(result, reason=reason)
         if cleaning.options.dry_run:
             return replace(result, state=Outcome.PLANNED, removed=tuple(litter.values()))
-        with held(cleaning.hold(request, Target(ref=request.ref, location=location))) as hold:
+        with held(cleaning.hold(request, Place(ref=request.ref, location=location))) as hold:
             finish_claimed(store, location, hold.exclusive)
             return result_of_removal(result, remove_litter(services, hold.claim, limiter))
     except BusyError:

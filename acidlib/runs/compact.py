@@ -22,7 +22,7 @@ from acidlib.execute.services import Services
 from acidlib.model.requests import CompactionType, RequestFacts
 from acidlib.model.results import CompactionResult, Outcome, outcome_of, rounded
 from acidlib.places.attempts import fingerprint
-from acidlib.places.place import ListedPlace, Target
+from acidlib.places.place import ListedPlace, Place
 from acidlib.planning.clean import marks_cover_cleaning
 from acidlib.planning.inputs import (
     CompactionInputs,
@@ -78,7 +78,7 @@ class PlaceCompaction:
         on_plan: Callable[[PlacePlan], None],
     ) -> None:
         self.job = job
-        self.name = str(job.target.ref)
+        self.name = str(job.place.ref)
         self._run = run
         self._services = services
         self._backend = backend
@@ -87,7 +87,7 @@ class PlaceCompaction:
         self._on_plan = on_plan
         self._start = 0.0
         self._so_far = replace(
-            unstarted_result(Outcome.FAILED, job.target, job.request.type, ""),
+            unstarted_result(Outcome.FAILED, job.place, job.request.type, ""),
             id=None if run.dry_run else job.request.id,
             deltas_before=None if job.listed is None else job.listed.deltas,
         )
@@ -101,7 +101,7 @@ class PlaceCompaction:
         """Give the request back; called instead of `run`."""
         if not self._run.dry_run:
             with suppress(Exception):  # a later run finds that this one is dead
-                self._backend.fence.hold(self.job.request, self.job.target).abandon()
+                self._backend.fence.hold(self.job.request, self.job.place).abandon()
 
     def left(self, error: HangingError) -> CompactionResult:
         """Return the result where a step hangs; its request stays with this run until a later one finds that dead."""
@@ -116,15 +116,15 @@ class PlaceCompaction:
             except Exception as error:
                 return self._failure(error, None)
         try:
-            hold = self._backend.fence.hold(self.job.request, self.job.target)
+            hold = self._backend.fence.hold(self.job.request, self.job.place)
         except Exception as error:  # the request stays with this run: a later one finds that it is dead
             return self._failure(error, None)
-        place = None
+        listed = None
         try:
             try:
                 reach(Point.TAKEN)
-                place = self._claimed_place(hold)
-                result = await self._compact(hold, place)
+                listed = self._claimed_place(hold)
+                result = await self._compact(hold, listed)
             except HangingError as error:  # of a task: nothing more is asked of that file system
                 hold.leave_claim()
                 result = self._ended(Outcome.FAILED, str(error))
@@ -135,7 +135,7 @@ class PlaceCompaction:
                 hold.abandon(may_be_visible=self._may_be_visible)
             raise
         else:
-            return self._end(hold, result, place)
+            return self._end(hold, result, listed)
         finally:
             try:
                 hold.close()  # unless that is done
@@ -143,43 +143,43 @@ class PlaceCompaction:
                 note = str(known_error(error, f"release the claim of {self.name}"))
                 self._services.progress.note(note, place=self.name)
 
-    async def _compact(self, hold: CompactionHold | None, place: ListedPlace) -> CompactionResult:
+    async def _compact(self, hold: CompactionHold | None, listed: ListedPlace) -> CompactionResult:
         """Plan, have files made and verified, and publish them; or end where there is nothing to merge.
 
         Without a hold it ends with the plan, and with what tasks find out by reading row ids.
         """
         services, job, verifier = self._services, self.job, self._verifier
         verification, share = None, verifier.share
-        self._so_far = replace(self._so_far, deltas_before=place.deltas)
+        self._so_far = replace(self._so_far, deltas_before=listed.deltas)
         if hold is None:
-            quarantining = self._backend.queue.quarantining_request(place.target, place.listing)
+            quarantining = self._backend.queue.quarantining_request(listed.place, listed.listing)
         else:
-            quarantining = hold.quarantining_request(place.listing)
+            quarantining = hold.quarantining_request(listed.listing)
         if quarantining is not None:
-            if (reason := verifier.refusal_reason(quarantining, place.target)) is not None:
+            if (reason := verifier.refusal_reason(quarantining, listed.place)) is not None:
                 # an error, as the status has it
                 return replace(self._ended(Outcome.REFUSED, reason), unverified=True)
             if hold is not None:
-                verification, share = await verifier.lift_quarantine(hold, place, quarantining)
+                verification, share = await verifier.lift_quarantine(hold, listed, quarantining)
                 self._so_far = self._so_far.with_work(None, verification)
         inputs = await choose_inputs(
             services.stores,
-            place,
+            listed,
             job.request.type,
             services.settings,
             automatic=self._initiators_reason is not None,
             always_major=self._no_lock_granted,
         )
         if isinstance(inputs, Refusal):
-            return self._refused(hold, place, inputs)
+            return self._refused(hold, listed, inputs)
         self._so_far = planned(self._so_far, inputs)
         if hold is not None:
-            self._start_request(hold, place, inputs)
+            self._start_request(hold, listed, inputs)
         part_bytes = part_bytes_on(services.runner.slots, self._run.rewrite.part_bytes)
         plan = plan_compaction(
-            place,
+            listed,
             inputs,
-            await facts_of(services.stores, place, inputs, checks=verifier.tasks()),
+            await facts_of(services.stores, listed, inputs, checks=verifier.tasks()),
             replace(self._run.rewrite, part_bytes=part_bytes),
             services.settings,
             reason=self._reason(inputs),
@@ -190,7 +190,7 @@ class PlaceCompaction:
             results = await execute(plan, None, services.stores)
             visible = filled_directories(inputs, results)
             return plan.done(self._ended(Outcome.PLANNED, plan.reason), results, None, visible=visible)
-        with self._staging(hold.target) as stage:
+        with self._staging(hold.place) as stage:
             results = await execute(plan, stage.path, services.stores)
             directories = collect_results(stage, inputs, results)
             reach(Point.ACCEPTED)
@@ -227,53 +227,53 @@ class PlaceCompaction:
         if self.job.request.type is CompactionType.REBALANCE:
             before = None  # rows that were deleted before the lock was granted have to be known, or they would be back
         hold.begin()
-        target = hold.target
-        self._so_far = replace(self._so_far, **target.ref._asdict(), location=str(target.location))
+        place = hold.place
+        self._so_far = replace(self._so_far, **place.ref._asdict(), location=str(place.location))
         reach(Point.CLAIMED)
         if before is not None:
             # later commits do not count: the listing may lack their files
-            known = before.target.interpretation
+            known = before.place.interpretation
             interpretation = replace(
-                target.interpretation,
+                place.interpretation,
                 write_ids=known.write_ids,
                 names=known.names,
                 reader=known.reader,
                 txns=known.txns,
             )
             return replace(
-                before, target=replace(target, location=before.listing.location, interpretation=interpretation)
+                before, place=replace(place, location=before.listing.location, interpretation=interpretation)
             )
-        store, location = services.store(target.location), target.location
+        store, location = services.store(place.location), place.location
         for line in finish_claimed(store, location, hold.exclusive):
-            services.progress.note(line, place=str(target.ref))
-        return target.listed(list_location(services.fs(location), location, missing=RefusedError))
+            services.progress.note(line, place=str(place.ref))
+        return place.listed(list_location(services.fs(location), location, missing=RefusedError))
 
     def _place_to_plan(self) -> ListedPlace:
         """Return the place of a dry run; RefusedError if the publication of a dead run is to be finished there."""
-        services, target, place = self._services, self.job.target, self.job.listed
-        if place is None:
-            place = target.listed(list_location(services.fs(target.location), target.location, missing=RefusedError))
-        self._so_far = replace(self._so_far, deltas_before=place.deltas)
-        if place.holds_staging and services.store(target.location).unfinished(target.location):
+        services, place, listed = self._services, self.job.place, self.job.listed
+        if listed is None:
+            listed = place.listed(list_location(services.fs(place.location), place.location, missing=RefusedError))
+        self._so_far = replace(self._so_far, deltas_before=listed.deltas)
+        if listed.holds_staging and services.store(place.location).unfinished(place.location):
             raise RefusedError(
-                f"Cannot plan a compaction of {target.ref}: a publication there is unfinished; a run without "
+                f"Cannot plan a compaction of {place.ref}: a publication there is unfinished; a run without "
                 "--dry-run finishes it"
             )
-        return place
+        return listed
 
-    def _start_request(self, hold: CompactionHold, place: ListedPlace, inputs: CompactionInputs) -> None:
+    def _start_request(self, hold: CompactionHold, listed: ListedPlace, inputs: CompactionInputs) -> None:
         """Note the mark; ConflictError for a rebalance that needs a write id which is free."""
-        if inputs.kind is CompactionType.REBALANCE and needs_empty_write_id(place.state):
+        if inputs.kind is CompactionType.REBALANCE and needs_empty_write_id(listed.state):
             raise ConflictError(
-                f"Cannot rebalance {hold.target.ref}: {inputs.directories[0].path} has the highest write id "
+                f"Cannot rebalance {hold.place.ref}: {inputs.directories[0].path} has the highest write id "
                 "that is not open, and nothing tells two bases of one number apart; call again when the transactions "
                 "that write there have ended"
             )
         names = [output.name for output in inputs.outputs]
-        hold.start(inputs.high_water_mark, digest_of_inputs(place.listing, place.state, place.write_ids, names))
+        hold.start(inputs.high_water_mark, digest_of_inputs(listed.listing, listed.state, listed.write_ids, names))
         reach(Point.STARTED)
 
-    def _refused(self, hold: CompactionHold | None, place: ListedPlace, refusal: Refusal) -> CompactionResult:
+    def _refused(self, hold: CompactionHold | None, listed: ListedPlace, refusal: Refusal) -> CompactionResult:
         """Return the end of a compaction that has nothing to merge, or must not.
 
         If something is obsolete that no waiting request cleans, it becomes a request to clean only (Hive Worker).
@@ -281,7 +281,7 @@ class PlaceCompaction:
         mark, reason = refusal.high_water_mark, refusal.reason
         if hold is not None and refusal.cleaning_only and mark is not None and 0 <= mark < LONG_MAX:
             marks = hold.awaited_marks()
-            if not marks_cover_cleaning(place.listing, mark, place.write_ids, marks, generation=place.hive.names):
+            if not marks_cover_cleaning(listed.listing, mark, listed.write_ids, marks, generation=listed.hive.names):
                 hold.only_clean(mark)
                 reason = f"{reason}; obsolete directories there are left to the cleaner"
                 return self._ended(Outcome.READY_FOR_CLEANING, reason)
@@ -290,12 +290,12 @@ class PlaceCompaction:
     # --- files --------------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def _staging(self, target: Target) -> Iterator[Stage]:
+    def _staging(self, place: Place) -> Iterator[Stage]:
         """Have a stage. It stays if half of it may be visible: then it is needed to finish the publication.
 
         It stays where a task hangs, too. A failure to remove it undoes nothing that was published.
         """
-        services, location = self._services, target.location
+        services, location = self._services, place.location
         stage = services.store(location).stage(
             location, unique=services.unique(), owner=services.worker_id, now=services.clock()
         )
@@ -313,7 +313,7 @@ class PlaceCompaction:
                 left = str(known_error(error, f"remove {stage.path}"))
             if left is not None:
                 note = f"{left}; a cleaning removes it when it is a day old"
-                services.progress.note(note, level=WARNING, place=str(target.ref))
+                services.progress.note(note, level=WARNING, place=str(place.ref))
 
     # --- publication --------------------------------------------------------------------------------------------------
 
@@ -327,18 +327,18 @@ class PlaceCompaction:
         counts: bool,
     ) -> Published:
         """Make a result visible, and have it count if it `counts` already; else it is noted as one to verify."""
-        inputs, place = plan.inputs, plan.place
-        location = hold.target.location
+        inputs, listed = plan.inputs, plan.listed
+        location = hold.place.location
 
         def last_check() -> None:
             """Raise ConflictError if the place is lost or has changed since it was planned, before any rename."""
             hold.assert_mine()
             now = list_location(self._services.fs(location), location, missing=ConflictError)
             require_wanted()
-            reason = partial(publication_conflict_reason, now, inputs, place.state, generation=place.hive.names)
+            reason = partial(publication_conflict_reason, now, inputs, listed.state, generation=listed.hive.names)
             # outputs of aborted transactions do not count; these are asked for only if there is an output at all
             if reason() is not None and (conflict := reason(txns=hold.transactions_now())) is not None:
-                raise ConflictError(f"Cannot publish {hold.target.ref}: {conflict}; nothing was published, call again")
+                raise ConflictError(f"Cannot publish {hold.place.ref}: {conflict}; nothing was published, call again")
 
         way = inputs.publication
         if way is Publication.FILE_BY_FILE and sum(len(directory.files) for directory in directories) == 1:
@@ -367,7 +367,7 @@ class PlaceCompaction:
             raise
         except AcidError:
             if plan.inputs.publication is Publication.COMMIT:
-                location = hold.target.location
+                location = hold.place.location
                 remove_uncommitted(self._services.fs(location), location, directories)
             raise
 
@@ -418,15 +418,15 @@ class PlaceCompaction:
             deltas_after=deltas_after,
         )
 
-    def _end(self, hold: CompactionHold, result: CompactionResult, place: ListedPlace | None) -> CompactionResult:
+    def _end(self, hold: CompactionHold, result: CompactionResult, listed: ListedPlace | None) -> CompactionResult:
         """Tell the queue how it ended, and give the place back. Nothing here can undo a publication."""
         state, files = result.state, None
         # a refusal before the place was listed is about the request, which may have been made for another table
         if state is not Outcome.REFUSED:
-            place = place or self.job.listed
+            listed = listed or self.job.listed
         try:
-            if place is not None and state in (Outcome.REFUSED, Outcome.FAILED, Outcome.CONFLICT):
-                files = fingerprint(place, self._services.settings)
+            if listed is not None and state in (Outcome.REFUSED, Outcome.FAILED, Outcome.CONFLICT):
+                files = fingerprint(listed, self._services.settings)
             facts = RequestFacts(
                 files=files,
                 conflict=files is not None and state is Outcome.CONFLICT,
@@ -445,16 +445,16 @@ class PlaceCompaction:
         return result
 
 
-def _is_unchanged(services: Services, place: ListedPlace) -> bool:
+def _is_unchanged(services: Services, listed: ListedPlace) -> bool:
     """Return whether no directory has come or gone since a place was listed, as far as its modification time tells.
 
     That saves a second listing; the last check before publication proves it.
     """
-    if not place.listing.modified:
+    if not listed.listing.modified:
         return False  # the store keeps no modification times of directories
     try:
-        location = place.target.location
+        location = listed.place.location
         entry = services.fs(location).entry(str(location), missing=ConflictError)
     except AcidError:
         return False
-    return entry.is_directory and entry.modified == place.listing.modified
+    return entry.is_directory and entry.modified == listed.listing.modified

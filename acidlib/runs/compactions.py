@@ -13,7 +13,7 @@ from acidlib.execute.services import Services, returned_by, step_seconds
 from acidlib.location import NOWHERE
 from acidlib.model.results import CompactionResult, Outcome
 from acidlib.model.tables import TableRef
-from acidlib.places.place import Target
+from acidlib.places.place import Place
 from acidlib.ports.backend import Backend
 from acidlib.report.progress import ERROR, INFO, WARNING
 from acidlib.runs.compact import PlaceCompaction
@@ -67,7 +67,7 @@ def compactions(
             if scheduler.given_back:
                 raise type(stop)(f"{stop}; {summary}") from stop
             raise
-        nowhere = Target(ref=TableRef("", ""), location=NOWHERE)
+        nowhere = Place(ref=TableRef("", ""), location=NOWHERE)
         on_result(unstarted_result(Outcome.FAILED, nowhere, run.kind, f"Cannot go on: {stop}; {summary}"))
     finally:
         services.progress.finish()

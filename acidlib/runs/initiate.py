@@ -25,7 +25,7 @@ from acidlib.model.requests import CompactionType, RequestFacts
 from acidlib.model.results import InitiatorResult, Outcome
 from acidlib.places.attempts import Attempts
 from acidlib.places.listing import ListingOutcome, RollbackSigns, Unlisted, list_in_portions
-from acidlib.places.place import ListedPlace, Target
+from acidlib.places.place import ListedPlace, Place
 from acidlib.places.selection import PassedOver, Selection
 from acidlib.planning.clean import aborted_present, marks_cover_cleaning
 from acidlib.planning.initiate import ABORTS_BY_CLEANER, Decision, decide
@@ -58,22 +58,22 @@ def run_initiator(
     """
     notes = [] if dry_run else backend.recover()
     selected = backend.tables.select(selection, automatic=True)
-    signs = RollbackSigns(services, selection, selected.targets)
+    signs = RollbackSigns(services, selection, selected.places)
     if not dry_run:
         signs.require_list_per_table()
-    attempts = backend.queue.attempts(selected.targets)
+    attempts = backend.queue.attempts(selected.places)
     seconds = step_seconds(services.settings)
     judge = partial(_judge, services, backend, attempts, dry_run=dry_run, force=force)
     for passed in selected.passed_over:
         tell(_left_alone(passed))
-    for listed, passed_over in list_in_portions(services, selected.targets, selection.idle_seconds):
-        signs.add(listed)
+    for listed_places, passed_over in list_in_portions(services, selected.places, selection.idle_seconds):
+        signs.add(listed_places)
         for passed in passed_over:
             tell(_left_alone(passed))
-        for start in range(0, len(listed), _BATCH):
-            batch = listed[start : start + _BATCH]
+        for start in range(0, len(listed_places), _BATCH):
+            batch = listed_places[start : start + _BATCH]
             # most places are below their thresholds by their listing alone, and a thread for each would cost more
-            looks = [_first_look(services, place) for place in batch]
+            looks = [_first_look(services, listed) for listed in batch]
             undecided = [look for look in looks if not isinstance(look, InitiatorResult)]
             answers = iter(in_threads(judge, undecided, seconds=seconds))
             judged = [
@@ -87,30 +87,30 @@ def run_initiator(
 
 def _left_alone(passed: PassedOver) -> InitiatorResult:
     outcome = Outcome.REFUSED if passed.is_refused else Outcome.LEFT_ALONE
-    return _result(passed.target, reason=passed.reason, outcome=outcome)
+    return _result(passed.place, reason=passed.reason, outcome=outcome)
 
 
 _Judged = tuple[InitiatorResult, Decided | None]
 _Look = tuple[ListingOutcome, Decision | AcidError]
 
 
-def _first_look(services: Services, place: ListingOutcome) -> InitiatorResult | _Look:
+def _first_look(services: Services, listed: ListingOutcome) -> InitiatorResult | _Look:
     """Return the result of a place below its thresholds where nothing has to be finished; else the place and decision.
 
     Only its listing is looked at.
     """
-    decision = attempt(partial(_decision_about, services), place, f"judge {place.target.ref}")
+    decision = attempt(partial(_decision_about, services), listed, f"judge {listed.place.ref}")
     if isinstance(decision, Decision) and decision.kind is None:
-        assert isinstance(place, ListedPlace)  # else there is no decision
-        if not place.holds_staging:
-            return _result(place.target, decision, outcome=Outcome.LEFT_ALONE)
-    return place, decision
+        assert isinstance(listed, ListedPlace)  # else there is no decision
+        if not listed.holds_staging:
+            return _result(listed.place, decision, outcome=Outcome.LEFT_ALONE)
+    return listed, decision
 
 
-def _judged(place: ListingOutcome, answer: _Judged | AcidError) -> _Judged:
+def _judged(listed: ListingOutcome, answer: _Judged | AcidError) -> _Judged:
     """Return the answer of `_judge` about a place, or its failure where that hangs."""
     if isinstance(answer, AcidError):
-        return _result(place.target, reason=str(answer), outcome=Outcome.FAILED), None
+        return _result(listed.place, reason=str(answer), outcome=Outcome.FAILED), None
     return answer
 
 
@@ -127,70 +127,70 @@ def _judge(
 
     look  the place, and the decision about it by its listing
     """
-    place, decided = look
-    target = place.target
+    listed, decided = look
+    place = listed.place
     try:
         decision = value_or_raise(decided)
-        assert isinstance(place, ListedPlace)  # else there is no decision
-        if place.holds_staging and services.store(target.location).unfinished(target.location):
+        assert isinstance(listed, ListedPlace)  # else there is no decision
+        if listed.holds_staging and services.store(place.location).unfinished(place.location):
             if dry_run:
                 raise ConflictError(
-                    f"Cannot judge {target.ref}: a publication there is unfinished; a run without --dry-run finishes it"
+                    f"Cannot judge {place.ref}: a publication there is unfinished; a run without --dry-run finishes it"
                 )
-            backend.fence.finish(target)
-            place = target.listed(list_location(services.fs(target.location), target.location, missing=ConflictError))
-            decision = _decision_about(services, place)
+            backend.fence.finish(place)
+            listed = place.listed(list_location(services.fs(place.location), place.location, missing=ConflictError))
+            decision = _decision_about(services, listed)
         if decision.kind is None:
-            return _result(target, decision, outcome=Outcome.LEFT_ALONE), None
-        refusal = refused_now(services, attempts, place, decision.kind)
+            return _result(place, decision, outcome=Outcome.LEFT_ALONE), None
+        refusal = refused_now(services, attempts, listed, decision.kind)
         if refusal is not None:
             outcome = Outcome.LEFT_ALONE if refusal.already_compact else Outcome.REFUSED
-            return _result(target, decision, reason=refusal.reason, outcome=outcome), None
+            return _result(place, decision, reason=refusal.reason, outcome=outcome), None
         if not force:
-            if reason := attempts.refusal(place, decision.kind):
-                return _result(target, decision, reason=reason, outcome=Outcome.REFUSED), None
-            if reason := backend.queue.backoff_reason(target, decision.kind, dry_run=dry_run):
-                return _result(target, decision, reason=reason, outcome=Outcome.HELD_BACK), None
-        result = _result(target, decision, outcome=Outcome.DUE)
-        figures = RequestFacts(deltas=place.deltas, bytes=place.delta_bytes, reason=decision.reason)
-        return result, None if dry_run else Decided(place=place, kind=decision.kind, figures=figures)
+            if reason := attempts.refusal(listed, decision.kind):
+                return _result(place, decision, reason=reason, outcome=Outcome.REFUSED), None
+            if reason := backend.queue.backoff_reason(place, decision.kind, dry_run=dry_run):
+                return _result(place, decision, reason=reason, outcome=Outcome.HELD_BACK), None
+        result = _result(place, decision, outcome=Outcome.DUE)
+        figures = RequestFacts(deltas=listed.deltas, bytes=listed.delta_bytes, reason=decision.reason)
+        return result, None if dry_run else Decided(listed=listed, kind=decision.kind, figures=figures)
     except BusyError as error:
-        return _result(target, reason=str(error), outcome=Outcome.LEFT_ALONE), None
+        return _result(place, reason=str(error), outcome=Outcome.LEFT_ALONE), None
     except Exception as error:
-        return _after_error(services, backend, target, known_error(error, f"judge {target.ref}")), None
+        return _after_error(services, backend, place, known_error(error, f"judge {place.ref}")), None
 
 
-def _decision_about(services: Services, place: ListingOutcome) -> Decision:
+def _decision_about(services: Services, listed: ListingOutcome) -> Decision:
     """Return Hive's decision for a place; it counts empty files, which a compactor ignores (Hive Initiator).
 
     Raises the error of a place that could not be listed.
     """
-    if isinstance(place, Unlisted):
-        raise place.error
-    target, listing, generation, write_ids = place.target, place.listing, place.hive.names, place.write_ids
-    state, facts, aborted = place.state, target.facts, 0
+    if isinstance(listed, Unlisted):
+        raise listed.error
+    place, listing, generation, write_ids = listed.place, listed.listing, listed.hive.names, listed.write_ids
+    state, facts, aborted = listed.state, place.facts, 0
     if not all(file.length for file in listing.files):
-        state = acid_state(listing, write_ids.for_compactor(), generation=generation, txns=target.interpretation.txns)
+        state = acid_state(listing, write_ids.for_compactor(), generation=generation, txns=place.interpretation.txns)
     # Hive 4 leaves aborted write ids to its cleaner by default
     if facts is not None and not (generation is Generation.HIVE4 and services.settings.flag(ABORTS_BY_CLEANER)):
         aborted = len(aborted_present(listing, write_ids, generation=generation))
     return decide(
         state,
         listing,
-        target.settings(services.settings).thresholds(),
+        place.settings(services.settings).thresholds(),
         generation=generation,
-        properties=target.properties,
+        properties=place.properties,
         database_properties=None if facts is None else facts.database.properties,
         aborted_txn_count=aborted,
-        insert_only=target.is_insert_only,
+        insert_only=place.is_insert_only,
     )
 
 
-def refused_now(services: Services, attempts: Attempts, place: ListedPlace, kind: CompactionType) -> Refusal | None:
+def refused_now(services: Services, attempts: Attempts, listed: ListedPlace, kind: CompactionType) -> Refusal | None:
     """Return the refusal of a worker for the place as it is, by the check that it makes; None without one."""
     limit = services.settings.integer("acidlib.minor.as.major.bytes")
     try:
-        prepared = prepare(services.stores, place, kind, minor_as_major_bytes=limit, automatic=True)
+        prepared = prepare(services.stores, listed, kind, minor_as_major_bytes=limit, automatic=True)
     except RefusedError as error:
         return Refusal(reason=str(error))
     except AcidError:
@@ -198,8 +198,8 @@ def refused_now(services: Services, attempts: Attempts, place: ListedPlace, kind
     if not isinstance(prepared, Refusal):
         return None
     if prepared.cleaning_only:
-        marks, mark = attempts.awaited_marks(place.target), place.state.high_water_mark
-        is_awaited = marks_cover_cleaning(place.listing, mark, place.write_ids, marks, generation=place.hive.names)
+        marks, mark = attempts.awaited_marks(listed.place), listed.state.high_water_mark
+        is_awaited = marks_cover_cleaning(listed.listing, mark, listed.write_ids, marks, generation=listed.hive.names)
         return prepared if is_awaited else None
     return prepared
 
@@ -219,26 +219,26 @@ def _queue(services: Services, backend: Backend, judged: Sequence[_Judged]) -> l
         if isinstance(answer, ConflictError):
             results.append(replace(result, reason=str(answer), outcome=Outcome.LEFT_ALONE))
         elif isinstance(answer, AcidError):
-            results.append(_after_error(services, backend, decided.place.target, answer))
+            results.append(_after_error(services, backend, decided.listed.place, answer))
         else:
             results.append(replace(result, queued=answer))
     return results
 
 
-def _after_error(services: Services, backend: Backend, target: Target, error: AcidError) -> InitiatorResult:
+def _after_error(services: Services, backend: Backend, place: Place, error: AcidError) -> InitiatorResult:
     """Return the result of a place that an error keeps from being queued; if it was dropped meanwhile, all is well."""
     outcome = Outcome.FAILED
     try:
-        if backend.tables.is_dropped(target):
-            return _result(target, reason="it was dropped meanwhile", outcome=Outcome.LEFT_ALONE)
-        if is_lasting(services, target, error):
+        if backend.tables.is_dropped(place):
+            return _result(place, reason="it was dropped meanwhile", outcome=Outcome.LEFT_ALONE)
+        if is_lasting(services, place, error):
             outcome = Outcome.REFUSED
     except Exception:  # noqa: S110 - the first error says more
         pass
-    return _result(target, reason=str(error), outcome=outcome)
+    return _result(place, reason=str(error), outcome=outcome)
 
 
-def is_lasting(services: Services, target: Target, error: AcidError) -> bool:
+def is_lasting(services: Services, place: Place, error: AcidError) -> bool:
     """Return whether an error at a place lasts until its owner changes the place.
 
     A directory that is missing was removed if the one above its table exists; else a mount may be missing, or the
@@ -246,23 +246,21 @@ def is_lasting(services: Services, target: Target, error: AcidError) -> bool:
     """
     if not isinstance(error, CorruptError | RefusedError) or isinstance(error, UsageError | MissingError):
         return False  # another store may be configured if a bucket is missing
-    fs = services.fs(target.location)
-    if target.location.kind == S3 or fs.exists(str(target.location)):
+    fs = services.fs(place.location)
+    if place.location.kind == S3 or fs.exists(str(place.location)):
         return True
-    table = target.location
-    if target.facts is not None and target.facts.table.storage.location:
-        stated = services.stores.locate(target.facts.table.storage.location)
+    table = place.location
+    if place.facts is not None and place.facts.table.storage.location:
+        stated = services.stores.locate(place.facts.table.storage.location)
         table = stated if stated.holds(table) else table
     return fs.exists(str(table.parent))
 
 
 def _result(
-    target: Target, decision: Decision | None = None, *, reason: str | None = None, outcome: Outcome
+    place: Place, decision: Decision | None = None, *, reason: str | None = None, outcome: Outcome
 ) -> InitiatorResult:
     """Return a result; its reason is that of the decision unless another is given."""
-    result = InitiatorResult(
-        **target.ref._asdict(), location=str(target.location), reason=reason or "", outcome=outcome
-    )
+    result = InitiatorResult(**place.ref._asdict(), location=str(place.location), reason=reason or "", outcome=outcome)
     if decision is None:
         return result
     limit = decision.threshold

@@ -10,7 +10,7 @@ from acidlib.errors import AcidError
 from acidlib.execute.in_threads import as_done
 from acidlib.execute.services import Services, step_seconds
 from acidlib.model.results import CleaningResult, Outcome, RemovedPath
-from acidlib.places.place import Target
+from acidlib.places.place import Place
 from acidlib.places.removals import (
     DeleteRateLimiter,
     ended_by,
@@ -46,33 +46,33 @@ def run_orphans(
     tell          gets a result for each place that has orphans
     """
     selected = backend.tables.select(selection, automatic=False)
-    targets = selected.targets
-    if targets:
-        services.progress.start(f"looking for orphans at {plural(len(targets), 'place')}", len(targets))
+    places = selected.places
+    if places:
+        services.progress.start(f"looking for orphans at {plural(len(places), 'place')}", len(places))
 
-    def orphans_at(target: Target, own_token: str | None = None) -> dict[str, RemovedPath]:
-        find = partial(find_orphans, idle_seconds=idle_seconds, txns=target.interpretation.txns)
+    def orphans_at(place: Place, own_token: str | None = None) -> dict[str, RemovedPath]:
+        find = partial(find_orphans, idle_seconds=idle_seconds, txns=place.interpretation.txns)
         return {
             orphan.name: RemovedPath(
                 path=original_staging_name(orphan.name),
                 bytes=orphan.bytes,
                 reason=f"{orphan.reason}; unchanged for {age_words(orphan.idle_seconds)}",
             )
-            for orphan in find_unclaimed(services, target.location, find, own_token)
+            for orphan in find_unclaimed(services, place.location, find, own_token)
         }
 
     limiter = DeleteRateLimiter(services)
 
-    def work(target: Target) -> CleaningResult | None:
-        location = target.location
-        result = CleaningResult(**target.ref._asdict(), location=str(location), state=Outcome.SUCCEEDED)
-        orphans = orphans_at(target)
+    def work(place: Place) -> CleaningResult | None:
+        location = place.location
+        result = CleaningResult(**place.ref._asdict(), location=str(location), state=Outcome.SUCCEEDED)
+        orphans = orphans_at(place)
         if not orphans:
             return None
         if remove:
             with services.claim(location) as claim:
                 # look again under the claim: a run may have taken up an orphan meanwhile
-                orphans = orphans_at(target, claim.token)
+                orphans = orphans_at(place, claim.token)
                 reasons = {name: orphan.reason for name, orphan in orphans.items()}
                 removal = remove_named(services, claim, reasons, trash=trash, limiter=limiter)
             return result_of_removal(replace(result, reason=plural(len(orphans), "orphan")), removal)
@@ -82,14 +82,14 @@ def run_orphans(
 
     seconds = step_seconds(services.settings)
     for number, (index, answer) in enumerate(
-        as_done(work, targets, seconds=seconds, on_interrupt=limiter.stop), start=1
+        as_done(work, places, seconds=seconds, on_interrupt=limiter.stop), start=1
     ):
         services.progress.advance(number)
-        target = targets[index]
+        place = places[index]
         if isinstance(answer, AcidError):
-            failed = CleaningResult(**target.ref._asdict(), location=str(target.location), state=Outcome.FAILED)
+            failed = CleaningResult(**place.ref._asdict(), location=str(place.location), state=Outcome.FAILED)
             tell(if_busy(ended_by(answer, failed), Outcome.CONFLICT))
         elif answer is not None:
             tell(answer)
     services.progress.finish()
-    return [*selected.notes, *(f"{passed.target.ref}: {passed.reason}" for passed in selected.passed_over)]
+    return [*selected.notes, *(f"{passed.place.ref}: {passed.reason}" for passed in selected.passed_over)]

@@ -32,7 +32,7 @@ from acidlib.model.results import CompactionResult, Outcome, Verification, Write
 from acidlib.model.units import DataFile, FileForm, JoinUnit, RewriteSettings, Unit, UnitResult
 from acidlib.orc.proto import MAGIC
 from acidlib.orc.schema import parse_row_type
-from acidlib.places.place import FULL, ListedPlace, Target
+from acidlib.places.place import FULL, ListedPlace, Place
 from acidlib.planning.inputs import CompactionInputs, InputDirectory, Publication, Refusal, compaction_inputs
 from acidlib.planning.units import (
     compaction_units,
@@ -116,7 +116,7 @@ async def with_tails(stores: Stores, location: Location, plan: Callable[[Tails],
 class PlacePlan:
     """A compaction of one place before anything is done: all that its tasks and its publication need.
 
-    place    as it was listed, with the committed write ids
+    listed   as it was listed, with the committed write ids
     inputs   the directories to merge, what kind of compaction that is, the results' names and the way to publish them
     reason   why it is done, and why in this way
     files    to make, each by a task or, where it `is_shared`, by several; of a rebalance those of the present buckets
@@ -124,7 +124,7 @@ class PlacePlan:
              to so many new files; None for others
     """
 
-    place: ListedPlace
+    listed: ListedPlace
     inputs: CompactionInputs
     reason: str
     files: tuple[Unit | JoinUnit, ...]
@@ -142,17 +142,17 @@ class PlacePlan:
         """Return the planned result with what tasks have made: directories that are `visible`, or would be."""
         # the deltas that a reader has to merge once the results have taken the place of their inputs
         merged = {directory.path for directory in self.inputs.directories}
-        deltas_after = sum(delta.path not in merged for delta in self.place.state.deltas)
-        deltas_after += sum(isinstance(parse_directory(name, self.place.hive.names), DeltaDir) for name in visible)
+        deltas_after = sum(delta.path not in merged for delta in self.listed.state.deltas)
+        deltas_after += sum(isinstance(parse_directory(name, self.listed.hive.names), DeltaDir) for name in visible)
         publication = publication or result.publication
         result = replace(result, output_directories=visible, deltas_after=deltas_after, publication=publication)
         return result.with_work(results, verification)
 
     def expected(self) -> CompactionResult:
         """Return what a dry run says of the place, as far as it is known without reading a row."""
-        target, inputs = self.place.target, self.inputs
+        place, inputs = self.listed.place, self.inputs
         result = CompactionResult(
-            **target.ref._asdict(), location=str(target.location), type="", state=Outcome.PLANNED, reason=self.reason
+            **place.ref._asdict(), location=str(place.location), type="", state=Outcome.PLANNED, reason=self.reason
         )
         return replace(planned(result, inputs), output_directories=tuple(output.name for output in inputs.outputs))
 
@@ -186,7 +186,7 @@ def planned(result: CompactionResult, inputs: CompactionInputs) -> CompactionRes
 
 async def choose_inputs(
     stores: Stores,
-    place: ListedPlace,
+    listed: ListedPlace,
     kind: CompactionType,
     common: Settings,
     *,
@@ -200,14 +200,14 @@ async def choose_inputs(
     limit = LONG_MAX if always_major else common.integer("acidlib.minor.as.major.bytes")
     return await with_tails(
         stores,
-        place.target.location,
-        partial(prepare, stores, place, kind, minor_as_major_bytes=limit, automatic=automatic),
+        listed.place.location,
+        partial(prepare, stores, listed, kind, minor_as_major_bytes=limit, automatic=automatic),
     )
 
 
 def prepare(
     stores: Stores,
-    place: ListedPlace,
+    listed: ListedPlace,
     kind: CompactionType,
     tails: Tails | None = None,
     *,
@@ -223,33 +223,33 @@ def prepare(
     Raises RefusedError for a place that cannot be compacted until its owner changes it, LargeTailError for a tail that
     a task has to read.
     """
-    target = place.target
+    place = listed.place
     if kind is CompactionType.REBALANCE:
-        target.require_rebalanceable(place.hive.names)
-    columns = None if target.is_insert_only else target.row_type()
+        place.require_rebalanceable(listed.hive.names)
+    columns = None if place.is_insert_only else place.row_type()
     if columns is not None:
-        parse_row_type(columns, where=str(target.ref))  # refuses types before anything is read
-    interpretation = target.interpretation
-    tails = tails or Tails.in_driver(stores, target.location, {})
+        parse_row_type(columns, where=str(place.ref))  # refuses types before anything is read
+    interpretation = place.interpretation
+    tails = tails or Tails.in_driver(stores, place.location, {})
     inputs = compaction_inputs(
-        place.state,
-        place.listing,
+        listed.state,
+        listed.listing,
         kind,
-        generation=place.hive.names,
+        generation=listed.hive.names,
         visibility_txn=interpretation.visibility_txn,
         visible_on_commit=interpretation.visible_on_commit,
         minor_as_major_bytes=minor_as_major_bytes,
-        shows_at_once=stores.store(target.location).shows_at_once,
-        insert_only=target.is_insert_only,
+        shows_at_once=stores.store(place.location).shows_at_once,
+        insert_only=place.is_insert_only,
         automatic=automatic,
     )
     if isinstance(inputs, Refusal):
-        unproven = inputs.cleaning_only and not (target.is_insert_only or _holds_events(place, tails))
+        unproven = inputs.cleaning_only and not (place.is_insert_only or _holds_events(listed, tails))
         return replace(inputs, cleaning_only=False) if unproven else inputs
-    if target.is_insert_only:
+    if place.is_insert_only:
         return inputs
-    directories = with_logical_lengths(stores.fs(target.location), target.location, inputs.directories)
-    prove_full_acid(target, directories, tails)
+    directories = with_logical_lengths(stores.fs(place.location), place.location, inputs.directories)
+    prove_full_acid(place, directories, tails)
     schema = schema_file(directories, tails if columns is None else None)
     return replace(inputs, directories=directories, schema=schema)
 
@@ -292,11 +292,11 @@ def with_logical_lengths(
     )
 
 
-def _holds_events(place: ListedPlace, tails: Tails) -> bool:
+def _holds_events(listed: ListedPlace, tails: Tails) -> bool:
     """Return whether a file proves that the table is full ACID, or the caller says so; else nothing may be removed."""
-    if place.target.interpretation.table_kind == FULL:
+    if listed.place.interpretation.table_kind == FULL:
         return True
-    for file in place.listing.files:
+    for file in listed.listing.files:
         if file.length and file.name.startswith("bucket_") and not file.name.endswith(SIDE_FILE_SUFFIX):
             try:
                 return tails.of(DataFile(path=file.path, directory="", length=file.length, bucket=0)).acid
@@ -307,9 +307,9 @@ def _holds_events(place: ListedPlace, tails: Tails) -> bool:
     return False
 
 
-def prove_full_acid(target: Target, directories: Sequence[InputDirectory], tails: Tails) -> None:
+def prove_full_acid(place: Place, directories: Sequence[InputDirectory], tails: Tails) -> None:
     """Raise RefusedError unless the files are proven to hold ACID events: those of an insert-only table hold none."""
-    cannot = f"Cannot read {target.ref}:"
+    cannot = f"Cannot read {place.ref}:"
     instead = f"if the table is insert-only, give {INSERT_ONLY}"
     files = [file for directory in directories for file in directory.files]
     for file in files:
@@ -317,7 +317,7 @@ def prove_full_acid(target: Target, directories: Sequence[InputDirectory], tails
             if tails.of(file).acid:
                 return
             raise RefusedError(f"{cannot} {file.path} has no ACID columns; {instead}")
-    if files and target.interpretation.table_kind != FULL:
+    if files and place.interpretation.table_kind != FULL:
         raise RefusedError(f"{cannot} no file proves whether the table is full ACID or insert-only; give {TABLE_KIND}")
     first = next((file for file in files if file.length), None)
     if first is None:
@@ -333,21 +333,21 @@ def prove_full_acid(target: Target, directories: Sequence[InputDirectory], tails
 
 
 async def facts_of(
-    stores: Stores, place: ListedPlace, inputs: CompactionInputs, *, checks: Sequence[Task] = ()
+    stores: Stores, listed: ListedPlace, inputs: CompactionInputs, *, checks: Sequence[Task] = ()
 ) -> Facts:
     """Return what tasks find in files that decide which files are made.
 
     checks  tasks that have to succeed before any file is made
     """
-    target = place.target
-    ways = ways_of(target.storage, target.properties) if target.is_insert_only else None
+    place = listed.place
+    ways = ways_of(place.storage, place.properties) if place.is_insert_only else None
     deciding = delete_files(inputs.directories) if ways is None else input_files(inputs)
     looks = [
         Task(
-            partial(look_task, stores, target.location, file, ways),
+            partial(look_task, stores, place.location, file, ways),
             file.length,
             "look",
-            f"{target.location}/{file.path}",
+            f"{place.location}/{file.path}",
         )
         for file in deciding
     ]
@@ -356,7 +356,7 @@ async def facts_of(
 
 
 def plan_compaction(
-    place: ListedPlace,
+    listed: ListedPlace,
     inputs: CompactionInputs,
     facts: Facts,
     settings: RewriteSettings,
@@ -372,31 +372,31 @@ def plan_compaction(
 
     Raises RefusedError if the files could not become visible at once.
     """
-    target, hive = place.target, place.hive
-    settings = target.rewrite_settings(settings, hive.reader)
+    place, hive = listed.place, listed.hive
+    settings = place.rewrite_settings(settings, hive.reader)
     files: tuple[Unit | JoinUnit, ...]
-    if target.is_insert_only:
-        files = join_units(inputs, facts, location=target.location, generation=hive.reader, settings=settings)
+    if place.is_insert_only:
+        files = join_units(inputs, facts, location=place.location, generation=hive.reader, settings=settings)
     else:
         files = compaction_units(
             inputs,
             delete_buckets=facts,
-            location=target.location,
+            location=place.location,
             hive=hive,
-            write_ids=place.write_ids.for_compactor(),
+            write_ids=listed.write_ids.for_compactor(),
             settings=settings,
-            matching=target.matching(common, hive.reader),
-            row_type=target.row_type(),
+            matching=place.matching(common, hive.reader),
+            row_type=place.row_type(),
         )
-    txn = target.interpretation.visibility_txn
+    txn = place.interpretation.visibility_txn
     if inputs.publication is Publication.FILE_BY_FILE and txn is not None and len(files) > 1:
         raise RefusedError(
-            f"Cannot compact {target.ref}: in a bucket its {len(files)} files cannot become visible at once, "
+            f"Cannot compact {place.ref}: in a bucket its {len(files)} files cannot become visible at once, "
             f"and a name with a transaction hides them from no reader; leave {VISIBILITY_TXN} out"
         )
     is_rebalance = inputs.kind is CompactionType.REBALANCE
-    buckets = buckets or present_buckets(place.listing, inputs) if is_rebalance else None
-    return PlacePlan(place=place, inputs=inputs, reason=reason, files=files, buckets=buckets)
+    buckets = buckets or present_buckets(listed.listing, inputs) if is_rebalance else None
+    return PlacePlan(listed=listed, inputs=inputs, reason=reason, files=files, buckets=buckets)
 
 
 # --- the tasks --------------------------------------------------------------------------------------------------------

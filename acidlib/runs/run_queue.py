@@ -25,7 +25,7 @@ from acidlib.places.listing import (
     list_in_portions,
     list_places,
 )
-from acidlib.places.place import ListedPlace, Target
+from acidlib.places.place import ListedPlace, Place
 from acidlib.places.selection import PassedOver, Selection
 from acidlib.ports.backend import Backend, WaitingRequest, nowhere
 from acidlib.wording import size_words
@@ -41,21 +41,21 @@ class Order(enum.Enum):
 
 
 _URGENCY: dict[Order, Callable[[ListedPlace], float]] = {
-    Order.DELTAS: lambda place: place.deltas,
-    Order.BYTES: lambda place: place.delta_bytes,
-    Order.AGE: lambda place: -place.modified,
+    Order.DELTAS: lambda listed: listed.deltas,
+    Order.BYTES: lambda listed: listed.delta_bytes,
+    Order.AGE: lambda listed: -listed.modified,
     Order.NAME: lambda _: 0,
 }
 
 
-def urgency(order: Order, place: ListingOutcome) -> float:
+def urgency(order: Order, listed: ListingOutcome) -> float:
     """Return a figure that is the larger the more urgent a place is."""
-    return 0 if isinstance(place, Unlisted) else _URGENCY[order](place)
+    return 0 if isinstance(listed, Unlisted) else _URGENCY[order](listed)
 
 
-def ordered(places: Iterable[ListingOutcome], order: Order) -> list[ListingOutcome]:
+def ordered(listed_places: Iterable[ListingOutcome], order: Order) -> list[ListingOutcome]:
     """Return the most urgent place first; equal ones by name, so that the same input gives the same order."""
-    return sorted(places, key=lambda place: (-urgency(order, place), str(place.target.ref)))
+    return sorted(listed_places, key=lambda listed: (-urgency(order, listed), str(listed.place.ref)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +140,7 @@ class Job:
     """
 
     request: CompactionRequest
-    target: Target
+    place: Place
     listed: ListedPlace | None = None
 
 
@@ -152,7 +152,7 @@ class Candidate:
     tried    the last request that was not carried out at the place as it still is: it goes last, the oldest first
     """
 
-    place: ListingOutcome
+    listed: ListingOutcome
     compact: str | None = None
     tried: CompactionRequest | None = None
 
@@ -221,53 +221,53 @@ class RunQueue:
             )
         selected = backend.tables.select(run.selection, automatic=False)
         self.notes += selected.notes
-        signs = RollbackSigns(self._services, run.selection, selected.targets)
+        signs = RollbackSigns(self._services, run.selection, selected.places)
         if not run.dry_run:
             signs.require_list_per_table()
         for passed in selected.passed_over:
-            self._report(Outcome.SKIPPED, passed.target, passed.reason)
-        for candidate in self._candidates(selected.targets, signs, {}):
-            place = candidate.place
-            if isinstance(place, Unlisted):
-                self._report(outcome_of(place.error), place.target, str(place.error))
+            self._report(Outcome.SKIPPED, passed.place, passed.reason)
+        for candidate in self._candidates(selected.places, signs, {}):
+            listed = candidate.listed
+            if isinstance(listed, Unlisted):
+                self._report(outcome_of(listed.error), listed.place, str(listed.error))
                 continue
-            has_obsolete = place.state.obsolete or place.state.aborted or place.holds_staging
+            has_obsolete = listed.state.obsolete or listed.state.aborted or listed.holds_staging
             if candidate.compact is not None and not has_obsolete:
-                self._report(Outcome.ALREADY_COMPACT, place.target, candidate.compact)
+                self._report(Outcome.ALREADY_COMPACT, listed.place, candidate.compact)
                 continue
-            if not self._budget.admit(place.bytes, is_free=candidate.compact is not None):
+            if not self._budget.admit(listed.bytes, is_free=candidate.compact is not None):
                 break
             if run.dry_run:
-                request = CompactionRequest(id=0, ref=place.target.ref, type=run.kind, bucket_count=run.buckets)
+                request = CompactionRequest(id=0, ref=listed.place.ref, type=run.kind, bucket_count=run.buckets)
             else:
-                submitted = self._submit(place)
+                submitted = self._submit(listed)
                 if isinstance(submitted, AcidError):
                     error = submitted
                     if candidate.compact is None:
-                        self._budget.refund(place.bytes)
+                        self._budget.refund(listed.bytes)
                     elif isinstance(error, RefusedError):
                         # Hive 4 takes no second request for the write ids of the last one until that is cleaned
-                        self._report(Outcome.ALREADY_COMPACT, place.target, candidate.compact)
+                        self._report(Outcome.ALREADY_COMPACT, listed.place, candidate.compact)
                         continue
-                    self._report(outcome_of(error), place.target, str(error))
+                    self._report(outcome_of(error), listed.place, str(error))
                     continue
                 request = submitted
-            yield Job(request=request, target=place.target, listed=place)
+            yield Job(request=request, place=listed.place, listed=listed)
         signs.finish()
         if self._places > 1 and not self._fresh:
             tried = f" but {self._tried} that could not be done before, and have not changed since"
             self.notes.append(f"nothing is left to do of {self._places:,} places{tried if self._tried else ''}")
 
-    def _submit(self, place: ListedPlace) -> CompactionRequest | AcidError:
+    def _submit(self, listed: ListedPlace) -> CompactionRequest | AcidError:
         """Queue a request for a place and take it, or return the error."""
         submit = partial(self._backend.queue.submit, kind=self._run.kind, buckets=self._run.buckets)
-        if not place.holds_staging:
-            return attempt(submit, place, f"queue a compaction of {place.target.ref}")
+        if not listed.holds_staging:
+            return attempt(submit, listed, f"queue a compaction of {listed.place.ref}")
         # a publication there may be finished first
-        return in_threads(submit, [place], seconds=step_seconds(self._services.settings))[0]
+        return in_threads(submit, [listed], seconds=step_seconds(self._services.settings))[0]
 
-    def _report(self, outcome: Outcome, target: Target, reason: str) -> None:
-        self._on_result(unstarted_result(outcome, target, self._run.kind, reason))
+    def _report(self, outcome: Outcome, place: Place, reason: str) -> None:
+        self._on_result(unstarted_result(outcome, place, self._run.kind, reason))
 
     # --- waiting requests ---------------------------------------------------------------------------------------------
 
@@ -275,18 +275,18 @@ class RunQueue:
         """Yield the waiting requests of a queue that lets a run choose, in the run's order."""
         run, backend = self._run, self._backend
         requests = self._with_known_place(backend.queue.waiting(run.kind))
-        targets, no_signs = [target for _, target in requests], RollbackSigns(self._services, run.selection, ())
-        waiting = {_key(target): request for request, target in requests}
-        as_queued = {_key(target): target for target in targets}
-        for candidate in self._candidates(targets, no_signs, waiting):
-            place = candidate.place
-            if not self._budget.admit(place.bytes, is_free=candidate.compact is not None):
+        places, no_signs = [place for _, place in requests], RollbackSigns(self._services, run.selection, ())
+        waiting = {_key(place): request for request, place in requests}
+        as_queued = {_key(place): place for place in places}
+        for candidate in self._candidates(places, no_signs, waiting):
+            outcome = candidate.listed
+            if not self._budget.admit(outcome.bytes, is_free=candidate.compact is not None):
                 return
-            key = _key(place.target)
+            key = _key(outcome.place)
             request = waiting[key] if run.dry_run else backend.queue.take(waiting[key])
             if request is not None:
-                listed = place if isinstance(place, ListedPlace) else None
-                yield Job(request=request, target=as_queued[key], listed=listed)
+                listed = outcome if isinstance(outcome, ListedPlace) else None
+                yield Job(request=request, place=as_queued[key], listed=listed)
 
     def _jobs_in_queue_order(self) -> Iterator[Job]:
         """Yield the requests of a queue that hands them out in its own order, until none waits that this run may take.
@@ -300,31 +300,31 @@ class RunQueue:
             if run.dry_run:
                 fresh = [*self._with_known_place(fresh)]
             self._on_listed(len(met) + len(fresh))
-            for (request, target), place in zip(fresh, self._listed_for_budget(fresh), strict=True):
+            for (request, place), listed in zip(fresh, self._listed_for_budget(fresh), strict=True):
                 compact = None
-                if isinstance(place, ListedPlace):
+                if isinstance(listed, ListedPlace):
                     is_automatic = request.facts.reason is not None
                     with suppress(Exception):  # its compaction reports it
-                        compact = place.compact_reason(request.type, automatic=is_automatic)
-                if not self._budget.admit(0 if place is None else place.bytes, is_free=compact is not None):
+                        compact = listed.compact_reason(request.type, automatic=is_automatic)
+                if not self._budget.admit(0 if listed is None else listed.bytes, is_free=compact is not None):
                     return
                 taken = request if run.dry_run else backend.queue.take(request)
                 if taken is None:
                     return
                 met.add(taken.ref)
-                if taken.id != request.id or isinstance(target, AcidError):
-                    target = nowhere(taken)
-                yield Job(request=taken, target=target)
+                if taken.id != request.id or isinstance(place, AcidError):
+                    place = nowhere(taken)
+                yield Job(request=taken, place=place)
             if run.dry_run:
                 return
 
-    def _with_known_place(self, waiting: Iterable[WaitingRequest]) -> list[tuple[CompactionRequest, Target]]:
+    def _with_known_place(self, waiting: Iterable[WaitingRequest]) -> list[tuple[CompactionRequest, Place]]:
         """Return the requests whose place is known; end the others, and report them."""
         known = []
-        for request, target in waiting:
+        for request, place in waiting:
             try:
                 request.require_understood("compact")
-                known.append((request, value_or_raise(target)))
+                known.append((request, value_or_raise(place)))
             except Exception as raised:
                 error = known_error(raised, f"compact {request.ref}")
                 self._on_result(unstarted_result(outcome_of(error), nowhere(request), request.type, str(error)))
@@ -338,41 +338,43 @@ class RunQueue:
             yield from [None] * len(waiting)
             return
         for start in range(0, len(waiting), PORTION):
-            portion = [target for _, target in waiting[start : start + PORTION]]
-            places, _ = list_places(self._services, [target for target in portion if isinstance(target, Target)], None)
-            by_key = {_key(place.target): place for place in places}
-            yield from (by_key.get(_key(target)) if isinstance(target, Target) else None for target in portion)
+            portion = [place for _, place in waiting[start : start + PORTION]]
+            listed_places, _ = list_places(
+                self._services, [place for place in portion if isinstance(place, Place)], None
+            )
+            by_key = {_key(listed.place): listed for listed in listed_places}
+            yield from (by_key.get(_key(place)) if isinstance(place, Place) else None for place in portion)
 
     # --- the order ----------------------------------------------------------------------------------------------------
 
     def _candidates(
-        self, targets: Sequence[Target], signs: RollbackSigns, waiting: Mapping[_PlaceKey, CompactionRequest]
+        self, places: Sequence[Place], signs: RollbackSigns, waiting: Mapping[_PlaceKey, CompactionRequest]
     ) -> Iterator[Candidate]:
         """Yield the places in their order.
 
         waiting  the request of each place; empty for selected places
         """
-        attempts, kind = self._backend.queue.attempts(targets), self._run.kind
+        attempts, kind = self._backend.queue.attempts(places), self._run.kind
 
-        def look(place: ListingOutcome) -> Candidate:
+        def look(listed: ListingOutcome) -> Candidate:
             compact = tried = None
-            if isinstance(place, ListedPlace):
-                request = waiting.get(_key(place.target))
+            if isinstance(listed, ListedPlace):
+                request = waiting.get(_key(listed.place))
                 is_automatic = request is not None and request.facts.reason is not None
-                compact = place.compact_reason(kind, automatic=is_automatic)
-                tried = None if compact else attempts.last(place, kind)
-            return Candidate(place=place, compact=compact, tried=tried)
+                compact = listed.compact_reason(kind, automatic=is_automatic)
+                tried = None if compact else attempts.last(listed, kind)
+            return Candidate(listed=listed, compact=compact, tried=tried)
 
         last: list[Candidate] = []
-        for number, portion in enumerate(self._portions(targets, signs, waiting)):
+        for number, portion in enumerate(self._portions(places, signs, waiting)):
             if number == 0:
-                self._on_listed(len(targets))
+                self._on_listed(len(places))
             candidates = []
-            for place in ordered(portion, self._run.order):
-                candidate = attempt(look, place, f"look at {place.target.ref}")
+            for listed in ordered(portion, self._run.order):
+                candidate = attempt(look, listed, f"look at {listed.place.ref}")
                 if isinstance(candidate, AcidError):
-                    candidate = Candidate(place=Unlisted(target=place.target, error=candidate))
-                if isinstance(candidate.place, ListedPlace):
+                    candidate = Candidate(listed=Unlisted(place=listed.place, error=candidate))
+                if isinstance(candidate.listed, ListedPlace):
                     self._places += 1
                     self._tried += candidate.tried is not None
                     self._fresh += candidate.compact is None and candidate.tried is None
@@ -383,57 +385,61 @@ class RunQueue:
         yield from sorted(last, key=_turn)
 
     def _portions(
-        self, targets: Sequence[Target], signs: RollbackSigns, waiting: Mapping[_PlaceKey, CompactionRequest]
+        self, places: Sequence[Place], signs: RollbackSigns, waiting: Mapping[_PlaceKey, CompactionRequest]
     ) -> Iterator[list[ListingOutcome]]:
         """Yield the places that are listed together, the most urgent portion first."""
         order, idle_seconds = self._run.order, self._run.selection.idle_seconds
 
-        def kept(listed: tuple[list[ListingOutcome], list[PassedOver]]) -> list[ListingOutcome]:
-            places, passed_over = listed
-            signs.add(places)
+        def kept(portion: tuple[list[ListingOutcome], list[PassedOver]]) -> list[ListingOutcome]:
+            listed_places, passed_over = portion
+            signs.add(listed_places)
             for passed in passed_over:
-                self._report(Outcome.SKIPPED, passed.target, passed.reason)
-            return places
+                self._report(Outcome.SKIPPED, passed.place, passed.reason)
+            return listed_places
 
-        ranked: list[tuple[float, Target]] = []
+        ranked: list[tuple[float, Place]] = []
         if order is Order.NAME:
-            ranked = [(0, target) for target in targets]
+            ranked = [(0, place) for place in places]
         elif order in (Order.DELTAS, Order.BYTES) and waiting:  # by the figures that the initiator noted
-            facts = [waiting[_key(target)].facts for target in targets]
+            facts = [waiting[_key(place)].facts for place in places]
             figures = [fact.deltas if order is Order.DELTAS else fact.bytes for fact in facts]
-            ranked = [(figure, target) for figure, target in zip(figures, targets, strict=True) if figure is not None]
-        if len(ranked) < len(targets):
-            listings = map(kept, list_in_portions(self._services, targets, idle_seconds))
-            if len(targets) <= LISTINGS_KEPT:
+            ranked = [(figure, place) for figure, place in zip(figures, places, strict=True) if figure is not None]
+        if len(ranked) < len(places):
+            listings = map(kept, list_in_portions(self._services, places, idle_seconds))
+            if len(places) <= LISTINGS_KEPT:
                 yield list(chain.from_iterable(listings))
                 return
             # only the figures of these listings are kept
-            by_key = {_key(target): target for target in targets}
-            ranked = [(urgency(order, place), by_key[_key(place.target)]) for places in listings for place in places]
+            by_key = {_key(place): place for place in places}
+            ranked = [
+                (urgency(order, listed), by_key[_key(listed.place)])
+                for listed_places in listings
+                for listed in listed_places
+            ]
         ranked.sort(key=lambda entry: (-entry[0], str(entry[1].ref)))
         for start in range(0, len(ranked), PORTION):
             if start and not self._budget.is_left():
                 return
-            portion = [target for _, target in ranked[start : start + PORTION]]
+            portion = [place for _, place in ranked[start : start + PORTION]]
             yield kept(list_places(self._services, portion, idle_seconds))
 
 
-def _key(target: Target) -> _PlaceKey:
-    return target.ref, target.location
+def _key(place: Place) -> _PlaceKey:
+    return place.ref, place.location
 
 
 def _turn(candidate: Candidate) -> tuple[bool, bool, int]:
     """Return the sorting key of candidates that are listed together."""
-    tried, place = candidate.tried, candidate.place
-    later = tried is not None or isinstance(place, Unlisted) or place.is_claimed
+    tried, listed = candidate.tried, candidate.listed
+    later = tried is not None or isinstance(listed, Unlisted) or listed.is_claimed
     return candidate.compact is None, later, 0 if tried is None else tried.id
 
 
-def unstarted_result(state: Outcome, target: Target, kind: CompactionType, reason: str) -> CompactionResult:
+def unstarted_result(state: Outcome, place: Place, kind: CompactionType, reason: str) -> CompactionResult:
     """Return the result of a compaction that did not begin."""
     return CompactionResult(
-        **target.ref._asdict(),
-        location=str(target.location),
+        **place.ref._asdict(),
+        location=str(place.location),
         type=kind.label.lower(),
         state=state,
         reason=reason,

@@ -37,7 +37,7 @@ from acidlib.metastore.reading import LOCKS_PER_REQUEST, ReadTransaction, begin_
 from acidlib.model.requests import CompactionType
 from acidlib.model.tables import Database, Partition, Table, TableColumn, TableRef, row_type
 from acidlib.orc.schema import hive_type
-from acidlib.places.place import FULL, INSERT_ONLY, Interpretation, TableFacts, Target
+from acidlib.places.place import FULL, INSERT_ONLY, Interpretation, Place, TableFacts
 from acidlib.planning.inputs import InputDirectory, directories_read
 from acidlib.planning.stated_write_ids import StatedWriteIds, directory_ids, side_files, signs_of_aborts
 from acidlib.planning.units import TEXT_INPUT_FORMAT
@@ -321,14 +321,14 @@ def open_snapshot(
             )
         )
         as_of = _locked(hms, read, described, scan, wanted, names, lock_seconds)
-        targets = _targets(hms, stores, as_of)
-        listed = _listed_all(environment, partial(_listed, stores, pause=pause), targets)
+        places = _places(hms, stores, as_of)
+        listed_places = _listed_all(environment, partial(_listed, stores, pause=pause), places)
         read.assert_alive()
         return Snapshot(
             scan=scan,
-            splits=_splits(environment, scan, listed),
+            splits=_splits(environment, scan, listed_places),
             stores=stores,
-            places=len(listed),
+            places=len(listed_places),
             notes=(),
             lock_note=f"transaction {read.txn_id} holds {as_of.lock_words}",
             held=Held(read, stack.pop_all(), note),
@@ -441,7 +441,7 @@ def _locked(
     )
 
 
-def _targets(hms: Hms, stores: Stores, as_of: _AsOf) -> list[Target]:
+def _places(hms: Hms, stores: Stores, as_of: _AsOf) -> list[Place]:
     """Return the places to read, as the metastore describes them now that they are locked."""
     table = as_of.table
     interpretation = Interpretation(
@@ -455,7 +455,7 @@ def _targets(hms: Hms, stores: Stores, as_of: _AsOf) -> list[Target]:
     if as_of.partitions is not None:
         known = hms.partitions(table, as_of.partitions)
         described = {name: known[name] for name in as_of.partitions if name in known}
-    targets = []
+    places = []
     for name, partition in described.items():
         ref = table.ref._replace(partition=name)
         storage = table.storage if partition is None else partition.storage
@@ -475,55 +475,53 @@ def _targets(hms: Hms, stores: Stores, as_of: _AsOf) -> list[Target]:
         if location.is_root:
             raise RefusedError(f"Cannot read {ref}: its location is the whole file system")
         facts = TableFacts(table=table, database=Database(name=ref.database), partition=partition)
-        targets.append(Target(ref=ref, location=location, interpretation=interpretation, facts=facts))
-    return targets
+        places.append(Place(ref=ref, location=location, interpretation=interpretation, facts=facts))
+    return places
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Listed:
     """A place with one listing of it, and the directories that a reader reads there, as its list of write ids shows."""
 
-    target: Target
+    place: Place
     listing: Listing
     hive: Hive
     write_ids: ValidWriteIdList
     directories: tuple[InputDirectory, ...]
 
 
-def _listed(stores: Stores, target: Target, pause: Callable[[float], None]) -> _Listed:
-    listing = _whole_listing(stores, target, pause)
-    hive, write_ids = target.hive(listing), target.write_ids(listing)
+def _listed(stores: Stores, place: Place, pause: Callable[[float], None]) -> _Listed:
+    listing = _whole_listing(stores, place, pause)
+    hive, write_ids = place.hive(listing), place.write_ids(listing)
     state = acid_state(
-        listing, write_ids, generation=hive.names, txns=target.interpretation.txns, ignore_empty_files=True
+        listing, write_ids, generation=hive.names, txns=place.interpretation.txns, ignore_empty_files=True
     )
     directories = directories_read(
-        state, listing, CompactionType.MAJOR, generation=hive.names, insert_only=target.is_insert_only
+        state, listing, CompactionType.MAJOR, generation=hive.names, insert_only=place.is_insert_only
     )
-    if not target.is_insert_only:
-        fs = stores.fs(target.location)
-        directories = with_logical_lengths(fs, target.location, directories, may_grow=True)
-    return _Listed(target=target, listing=listing, hive=hive, write_ids=write_ids, directories=directories)
+    if not place.is_insert_only:
+        fs = stores.fs(place.location)
+        directories = with_logical_lengths(fs, place.location, directories, may_grow=True)
+    return _Listed(place=place, listing=listing, hive=hive, write_ids=write_ids, directories=directories)
 
 
-def _listed_all(
-    environment: Environment, listed: Callable[[Target], _Listed], targets: Sequence[Target]
-) -> list[_Listed]:
+def _listed_all(environment: Environment, listed: Callable[[Place], _Listed], places: Sequence[Place]) -> list[_Listed]:
     """List all places in threads; the first error of one of them is raised, as a read has all rows or fails."""
-    return [*map(value_or_raise, in_threads(listed, targets, seconds=step_seconds(environment.settings)))]
+    return [*map(value_or_raise, in_threads(listed, places, seconds=step_seconds(environment.settings)))]
 
 
 def _in_threads(environment: Environment) -> Each:
     return partial(in_threads, seconds=step_seconds(environment.settings))
 
 
-def _whole_listing(stores: Stores, target: Target, pause: Callable[[float], None]) -> Listing:
+def _whole_listing(stores: Stores, place: Place, pause: Callable[[float], None]) -> Listing:
     """List a place while no publication in several steps is half done there, of a run that works or that has died."""
-    location, fs = target.location, stores.fs(target.location)
+    location, fs = place.location, stores.fs(place.location)
     for _ in range(_TRIES):
         try:
             listing = list_location(fs, location, without_unfinished=True, missing=MissingError)
         except MissingError:
-            if location.kind != S3 or target.facts is None:
+            if location.kind != S3 or place.facts is None:
                 raise
             return Listing(location=location, modified=0.0, files=(), directories=())  # a bucket has no directories
         stages = [path for path in listing.directories if path.startswith(STAGING_PREFIX)]
@@ -534,24 +532,24 @@ def _whole_listing(stores: Stores, target: Target, pause: Callable[[float], None
             return listing
         pause(_PAUSE_SECONDS)
     raise ConflictError(
-        f"Cannot read {target.ref}: the publication of a compaction there is half done; if its run has died, the next "
+        f"Cannot read {place.ref}: the publication of a compaction there is half done; if its run has died, the next "
         "compaction or cleaning of the place finishes it"
     )
 
 
-def _splits(environment: Environment, scan: Scan, places: Iterable[_Listed]) -> tuple[Split, ...]:
+def _splits(environment: Environment, scan: Scan, listed_places: Iterable[_Listed]) -> tuple[Split, ...]:
     """Return the splits of all places, in the order of these."""
     return tuple(
         split
-        for place in places
+        for listed in listed_places
         for split in place_splits(
             scan,
-            place.directories,
-            location=place.target.location,
-            partition=place.target.ref.partition,
-            write_ids=place.write_ids,
-            generation=place.hive.reader,
-            matching=place.target.matching(environment.settings, place.hive.reader),
+            listed.directories,
+            location=listed.place.location,
+            partition=listed.place.ref.partition,
+            write_ids=listed.write_ids,
+            generation=listed.hive.reader,
+            matching=listed.place.matching(environment.settings, listed.hive.reader),
         )
     )
 
@@ -569,34 +567,34 @@ def _of_location(
     table = _discovered(stores, location, pause, is_stated=is_stated, each=_in_threads(environment))
     if interpretation.write_ids is not None:
         interpretation.write_ids.require_of(table.ref)
-    locations = {None if name is None else name.path: place for name, place in table.partitions}
+    locations = {None if name is None else name.path: where for name, where in table.partitions}
     keys = _keys_of(table)
     names = [name for name in locations if name is not None]
     chosen = set(wanted_partitions(str(table.ref), keys, names, wanted))
-    targets = [
-        Target(ref=table.ref._replace(partition=name), location=place, interpretation=interpretation)
-        for name, place in locations.items()
+    places = [
+        Place(ref=table.ref._replace(partition=name), location=where, interpretation=interpretation)
+        for name, where in locations.items()
         if name is None or name in chosen
     ]
     row, kind = interpretation.columns, interpretation.table_kind
     if row is not None:
         scan = scan_of(str(table.ref), row, keys, wanted, insert_only=kind == INSERT_ONLY)
         # keys of a directory are texts, which are the same for every generation
-        targets = [target for target in targets if may_match(scan, target.ref.partition, Reader(Generation.HIVE4))]
-    listed = _listed_all(environment, partial(_listed, stores, pause=pause), targets)
-    newest_first = sorted(listed, key=_newest_write_id, reverse=True)
+        places = [place for place in places if may_match(scan, place.ref.partition, Reader(Generation.HIVE4))]
+    listed_places = _listed_all(environment, partial(_listed, stores, pause=pause), places)
+    newest_first = sorted(listed_places, key=_newest_write_id, reverse=True)
     if kind is None:
         _require_full_acid(stores, newest_first)
     if row is None:
         row = _row_of_files(stores, table.ref, newest_first)
         scan = scan_of(str(table.ref), row, keys, wanted, insert_only=kind == INSERT_ONLY)
-    read = [place for place in listed if may_match(scan, place.target.ref.partition, place.hive.reader)]
+    read = [listed for listed in listed_places if may_match(scan, listed.place.ref.partition, listed.hive.reader)]
     return Snapshot(
         scan=scan,
         splits=_splits(environment, scan, read),
         stores=stores,
-        places=len(listed),
-        notes=(NO_LOCK, *_signs_of_aborts(listed, is_whole=len(listed) == len(locations))),
+        places=len(listed_places),
+        notes=(NO_LOCK, *_signs_of_aborts(listed_places, is_whole=len(listed_places) == len(locations))),
         lock_note=NO_LOCK,
         held=None,
     )
@@ -630,15 +628,15 @@ def _keys_of(table: TableLocation) -> list[TableColumn]:
     return [TableColumn(name=key, type="string") for names in keys for key in names]
 
 
-def _newest_write_id(place: _Listed) -> int:
-    return max((file.write_id for directory in place.directories for file in directory.files), default=-1)
+def _newest_write_id(listed: _Listed) -> int:
+    return max((file.write_id for directory in listed.directories for file in directory.files), default=-1)
 
 
 def _require_full_acid(stores: Stores, newest_first: Sequence[_Listed]) -> None:
     """Raise RefusedError unless the newest files prove that the table is full ACID."""
-    for place in newest_first:
-        if any(directory.files for directory in place.directories):
-            _with_tails(stores, place.target.location, partial(prove_full_acid, place.target, place.directories))
+    for listed in newest_first:
+        if any(directory.files for directory in listed.directories):
+            _with_tails(stores, listed.place.location, partial(prove_full_acid, listed.place, listed.directories))
             return
 
 
@@ -658,11 +656,11 @@ def _with_tails(stores: Stores, location: Location, plan: Callable[[Tails], Item
 def _row_of_files(stores: Stores, table: TableRef, newest_first: Sequence[_Listed]) -> str:
     """Return the columns of the newest file with rows, or else of the newest file; mostly one footer is read."""
     otherwise = None
-    for place in newest_first:
+    for listed in newest_first:
         try:
-            tail = _with_tails(stores, place.target.location, partial(_schema_tail, place.directories))
+            tail = _with_tails(stores, listed.place.location, partial(_schema_tail, listed.directories))
         except CorruptError as error:
-            if place.target.is_insert_only:
+            if listed.place.is_insert_only:
                 raise UsageError(
                     f"Cannot read {table}: its columns are not stated, and only files of ORC state them: {error.reason}"
                 ) from error
@@ -682,11 +680,11 @@ def _schema_tail(directories: Sequence[InputDirectory], tails: Tails) -> TailFac
     return None if file is None else tails.of(file)
 
 
-def _signs_of_aborts(listed: Sequence[_Listed], *, is_whole: bool) -> list[str]:
+def _signs_of_aborts(listed_places: Sequence[_Listed], *, is_whole: bool) -> list[str]:
     """Return a note if everything is stated to be committed, and directories look otherwise."""
-    stated = listed[0].target.interpretation.write_ids if listed else None
+    stated = listed_places[0].place.interpretation.write_ids if listed_places else None
     if stated is None or not stated.everything:
         return []
-    ids = [pair for place in listed for pair in directory_ids(place.listing)] if is_whole else []
-    signs = signs_of_aborts(ids, [path for place in listed for path in side_files(place.listing)])
+    ids = [pair for listed in listed_places for pair in directory_ids(listed.listing)] if is_whole else []
+    signs = signs_of_aborts(ids, [path for listed in listed_places for path in side_files(listed.listing)])
     return [f"what is stated may not be so, that all is committed: {'; '.join(signs)}"] if signs else []

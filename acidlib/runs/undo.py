@@ -22,7 +22,7 @@ from acidlib.errors import (
 from acidlib.execute.services import Services
 from acidlib.model.requests import CompactionRequest, RequestFacts, State
 from acidlib.model.results import Outcome, UndoResult, outcome_of
-from acidlib.places.place import Target
+from acidlib.places.place import Place
 from acidlib.planning.results import UndoPlan, undo_plan
 from acidlib.points import Point, reach
 from acidlib.ports.holds import finish_claimed, held
@@ -71,40 +71,40 @@ def undo(
 
 
 def _would_undo(services: Services, undoing: Undoing, request: CompactionRequest) -> UndoResult:
-    target = undoing.place(request)
-    location, store = target.location, services.store(target.location)
+    place = undoing.place(request)
+    location, store = place.location, services.store(place.location)
     store.require_taking_back(location)
-    planned = replace(_result(request, target), state=Outcome.PLANNED)
-    if _is_moved_aside(services, request, target):
+    planned = replace(_result(request, place), state=Outcome.PLANNED)
+    if _is_moved_aside(services, request, place):
         return replace(planned, reason="it is undone; the run notes that", moved_to=_aside(request))
     if store.unfinished(location):
         return replace(planned, reason="a publication there is unfinished; the run finishes it first")
-    undoing.require_no_reader(request, target)
-    plan = _plan(services, undoing, request, target)
+    undoing.require_no_reader(request, place)
+    plan = _plan(services, undoing, request, place)
     return _with_plan(planned, request, plan, "nothing was made of the result, and all of its inputs are there")
 
 
 def _undo(services: Services, undoing: Undoing, request: CompactionRequest, user: str) -> UndoResult:
     with held(undoing.hold(request)) as hold:
-        target, store = hold.target, services.store(hold.target.location)
-        location = target.location
+        place, store = hold.place, services.store(hold.place.location)
+        location = place.location
         store.require_taking_back(location)
         for line in finish_claimed(store, location, hold.exclusive):
-            services.progress.note(line, place=str(target.ref))
+            services.progress.note(line, place=str(place.ref))
         now = undoing.requests.find_own(request.id)
-        result = replace(_result(now, target), state=Outcome.UNDONE)
+        result = replace(_result(now, place), state=Outcome.UNDONE)
         if now.facts.undone is not None or now.state not in _PUBLISHED:
-            raise ConflictError(f"Cannot undo the compaction of {target.ref}: request {now.id} has changed; call again")
+            raise ConflictError(f"Cannot undo the compaction of {place.ref}: request {now.id} has changed; call again")
         reason = f"undone by {user} on {services.host}: {', '.join(_outputs(now))} moved to {_aside(now)}"
         if now.state is State.FAILED and now.error_message:
             reason = f"{reason}; before that: {now.error_message}"
-        if _is_moved_aside(services, now, target):
+        if _is_moved_aside(services, now, place):
             # a run did that and died before it told the queue
             _note(services, undoing, now, reason)
             return replace(result, reason=reason, result=_outputs(now), moved_to=_aside(now))
-        undoing.require_no_reader(now, target)
+        undoing.require_no_reader(now, place)
         with hold.exclusive():
-            plan = _plan(services, undoing, now, target)
+            plan = _plan(services, undoing, now, place)
             stage = store.stage(location, unique=services.unique(), owner=services.worker_id, now=services.clock())
             inputs = (*plan.read, *plan.originals)
             stage.take_back(plan.result, aside=_aside(now), inputs=inputs, last_check=hold.assert_mine)
@@ -126,12 +126,12 @@ def _note(services: Services, undoing: Undoing, request: CompactionRequest, reas
     reach(Point.UNDONE)
 
 
-def _plan(services: Services, undoing: Undoing, request: CompactionRequest, target: Target) -> UndoPlan:
+def _plan(services: Services, undoing: Undoing, request: CompactionRequest, place: Place) -> UndoPlan:
     """Return the directories to move; RefusedError where the result has to stay."""
     request.require_understood("undo the compaction of", "inputs", "outputs", "write_ids", "generation")
-    listing: Listing = list_location(services.fs(target.location), target.location, missing=RefusedError)
+    listing: Listing = list_location(services.fs(place.location), place.location, missing=RefusedError)
     published = request.facts.published_ms
-    for other in undoing.requests.scope.rows_at(target):
+    for other in undoing.requests.scope.rows_at(place):
         other_published = other.facts.published_ms
         is_later = other.id > request.id  # where the queue does not know when they published
         if other_published is not None and published is not None:
@@ -141,9 +141,9 @@ def _plan(services: Services, undoing: Undoing, request: CompactionRequest, targ
     plan = undo_plan(
         listing,
         _outputs(request),
-        target.write_ids(listing),
+        place.write_ids(listing),
         digest=request.facts.inputs or "",  # every request that published something has one
-        generation=target.names(listing),
+        generation=place.names(listing),
     )
     if isinstance(plan, str):
         raise _refused(request, plan)
@@ -163,8 +163,8 @@ def _aside(request: CompactionRequest) -> str:
     return f"{UNDONE}{request.id}.{request.facts.published_ms or 0}"
 
 
-def _is_moved_aside(services: Services, request: CompactionRequest, target: Target) -> bool:
-    return services.fs(target.location).is_directory(f"{target.location}/{_aside(request)}")
+def _is_moved_aside(services: Services, request: CompactionRequest, place: Place) -> bool:
+    return services.fs(place.location).is_directory(f"{place.location}/{_aside(request)}")
 
 
 def _with_plan(result: UndoResult, request: CompactionRequest, plan: UndoPlan, reason: str) -> UndoResult:
@@ -178,11 +178,11 @@ def _with_plan(result: UndoResult, request: CompactionRequest, plan: UndoPlan, r
     )
 
 
-def _result(request: CompactionRequest, target: Target | None = None) -> UndoResult:
+def _result(request: CompactionRequest, place: Place | None = None) -> UndoResult:
     return UndoResult(
         id=request.id,
         **request.ref._asdict(),
-        location=str((request.facts.location or "") if target is None else target.location),
+        location=str((request.facts.location or "") if place is None else place.location),
         type=request.type.label.lower(),
         state=Outcome.FAILED,
         reason="",

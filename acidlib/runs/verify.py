@@ -27,7 +27,7 @@ from acidlib.execute.tasks import delete_buckets_task, reader_task, tally_task
 from acidlib.model.requests import CompactionRequest, CompactionType
 from acidlib.model.results import Verification
 from acidlib.model.units import DataFile, JoinUnit, JoinWay
-from acidlib.places.place import ListedPlace, Target
+from acidlib.places.place import ListedPlace, Place
 from acidlib.planning.inputs import InputDirectory, directories_read
 from acidlib.planning.results import chosen_buckets, parse_verify_share, quarantine_reason, shows_unverified
 from acidlib.planning.units import delete_files, row_files
@@ -44,7 +44,7 @@ VERIFY = "acidlib.verify"
 class ResultToVerify:
     """The result of a compaction, and the inputs with which it is compared.
 
-    place        as it was listed before the compaction, with the directories that were its `inputs`
+    listed       as it was listed before the compaction, with the directories that were its `inputs`
     kind         of the compaction as it was carried out
     schema       the file whose columns are the table's where these are not stated
     ways         how files of an insert-only table were joined, by their paths
@@ -52,7 +52,7 @@ class ResultToVerify:
     staged       the same with their files, if they are not published yet; `stage` is the directory in which they lie
     """
 
-    place: ListedPlace
+    listed: ListedPlace
     inputs: tuple[InputDirectory, ...]
     kind: CompactionType
     schema: DataFile | None
@@ -64,8 +64,8 @@ class ResultToVerify:
 
 def result_to_verify(plan: PlacePlan, directories: tuple[StagedDirectory, ...], stage: Stage) -> ResultToVerify:
     """Return the result of a compaction; it is verified once it is published if its stage cannot be read."""
-    place, inputs = plan.place, plan.inputs
-    below = stage.path.removeprefix(f"{place.target.location}/") if stage.is_readable else ""
+    listed, inputs = plan.listed, plan.inputs
+    below = stage.path.removeprefix(f"{listed.place.location}/") if stage.is_readable else ""
     ways: dict[str, JoinWay] = {}
     for unit in plan.files:
         if isinstance(unit, JoinUnit):
@@ -73,7 +73,7 @@ def result_to_verify(plan: PlacePlan, directories: tuple[StagedDirectory, ...], 
             ways[f"{below}/{path}" if below else path] = unit.way
             ways.update({file.path: unit.way for file in unit.inputs})
     return ResultToVerify(
-        place=place,
+        listed=listed,
         inputs=inputs.directories,
         kind=inputs.kind,
         schema=inputs.schema,
@@ -85,17 +85,17 @@ def result_to_verify(plan: PlacePlan, directories: tuple[StagedDirectory, ...], 
 
 
 def _unverified_result(
-    services: Services, place: ListedPlace, published: tuple[str, ...], tails: Tails
+    services: Services, listed: ListedPlace, published: tuple[str, ...], tails: Tails
 ) -> ResultToVerify:
-    """Return the result that a dead run published at a full ACID place and did not verify; `place` is as it is now."""
-    location, stores = place.target.location, services.stores
-    before = place.target.listed(place.listing.without(published))
-    is_base = any(isinstance(parse_directory(name, place.hive.names), BaseDir) for name in published)
+    """Return the result that a dead run published at a full ACID place and did not verify; `listed` is as it is now."""
+    location, stores = listed.place.location, services.stores
+    before = listed.place.listed(listed.listing.without(published))
+    is_base = any(isinstance(parse_directory(name, listed.hive.names), BaseDir) for name in published)
     kind = CompactionType.MAJOR if is_base else CompactionType.MINOR
-    inputs = directories_read(before.state, before.listing, kind, generation=place.hive.names, insert_only=False)
+    inputs = directories_read(before.state, before.listing, kind, generation=listed.hive.names, insert_only=False)
     inputs = with_logical_lengths(stores.fs(location), location, inputs)
     return ResultToVerify(
-        place=before,
+        listed=before,
         inputs=inputs,
         kind=kind,
         schema=schema_file(inputs, tails),
@@ -123,21 +123,21 @@ class Verifier:
         """Return the tasks that have to succeed before any file is made."""
         return [Task(reader_task, 0, "look")] if self.is_wanted else []
 
-    def refusal_reason(self, request: CompactionRequest, target: Target) -> str | None:
+    def refusal_reason(self, request: CompactionRequest, place: Place) -> str | None:
         """Return why a place that is quarantined for a request is not compacted, or None.
 
         None also if this run will verify: its own new result, or first the unverified result of the crashed run.
         """
         if self._release_held:
             return None
-        insert_only = target.is_insert_only
+        insert_only = place.is_insert_only
         may_verify = not shows_unverified(request) or not (request.facts.differs or insert_only)
         if self.is_wanted and may_verify:
             return None
-        return f"Cannot compact {target.ref}: {quarantine_reason(request, insert_only=insert_only)}"
+        return f"Cannot compact {place.ref}: {quarantine_reason(request, insert_only=insert_only)}"
 
     async def lift_quarantine(
-        self, hold: CompactionHold, place: ListedPlace, request: CompactionRequest
+        self, hold: CompactionHold, listed: ListedPlace, request: CompactionRequest
     ) -> tuple[Verification | None, float]:
         """Return the comparison that lets a place be compacted that is quarantined for a request, and a share.
 
@@ -153,12 +153,12 @@ class Verifier:
         hold.will_verify(directories)
         result = await with_tails(
             self._services.stores,
-            place.target.location,
-            lambda tails: _unverified_result(self._services, place, directories, tails),
+            listed.place.location,
+            lambda tails: _unverified_result(self._services, listed, directories, tails),
         )
         verification = await self.compare(result, request.id, self.share)
         note = f"the result of request {request.id}, whose run had ended before that, is verified"
-        self._services.progress.note(note, place=str(hold.target.ref))
+        self._services.progress.note(note, place=str(hold.place.ref))
         return verification, self.share
 
     @contextmanager
@@ -169,7 +169,7 @@ class Verifier:
             yield
         except AcidError:
             with suppress(AcidError):  # a note about a result that is not there does no harm, but the status shows it
-                location = hold.target.location
+                location = hold.place.location
                 there = list_location(self._services.fs(location), location, missing=ConflictError).top_directories()
                 if not any(name in there for name in directories):
                     hold.will_verify(())
@@ -201,10 +201,10 @@ _SHOWN = 3
 async def _compare(
     services: Services, result: ResultToVerify, verification: Verification, request_id: int | None
 ) -> Verification:
-    location = result.place.target.location
+    location = result.listed.place.location
     now = _place_with_result(services, result)
     read = directories_read(
-        now.state, now.listing, result.kind, generation=now.hive.names, insert_only=now.target.is_insert_only
+        now.state, now.listing, result.kind, generation=now.hive.names, insert_only=now.place.is_insert_only
     )
     after = with_logical_lengths(services.fs(location), location, read)
     verification = replace(verification, now=_labels(after))
@@ -274,7 +274,7 @@ def _place_with_result(services: Services, result: ResultToVerify) -> ListedPlac
 
     A published result is listed afresh; a staged one is added to the listing from before.
     """
-    before, target = result.place.listing, result.place.target
+    before, place = result.listed.listing, result.listed.place
     if result.staged:
         files = (
             ListedFile(path=f"{directory.name}/{name}", length=length, modified=0.0)
@@ -289,12 +289,12 @@ def _place_with_result(services: Services, result: ResultToVerify) -> ListedPlac
             compacted_bases=before.compacted_bases | marked,
         )
     else:
-        listing = list_location(services.fs(target.location), target.location, missing=ConflictError)
-    interpretation = target.interpretation
+        listing = list_location(services.fs(place.location), place.location, missing=ConflictError)
+    interpretation = place.interpretation
     if interpretation.visible_on_commit and interpretation.visibility_txn is not None:
         txns = interpretation.txns.with_committed(interpretation.visibility_txn)
         interpretation = replace(interpretation, txns=txns)
-    return replace(target, interpretation=interpretation).listed(listing)
+    return replace(place, interpretation=interpretation).listed(listing)
 
 
 def _not_read_reason(result: ResultToVerify, now: ListedPlace) -> str | None:
@@ -305,18 +305,18 @@ def _not_read_reason(result: ResultToVerify, now: ListedPlace) -> str | None:
     inputs = {directory.path for directory in result.inputs}
     if kept := inputs.intersection(delta.path for delta in now.state.deltas):
         return f"readers still take {min(kept)}, which was compacted"
-    if result.kind is CompactionType.MINOR and _base_files(result.place) != _base_files(now):
+    if result.kind is CompactionType.MINOR and _base_files(result.listed) != _base_files(now):
         return "the base, or the original files, below the deltas have changed"
     return None
 
 
-def _base_files(place: ListedPlace) -> tuple[str | None, tuple[Any, ...]]:
+def _base_files(listed: ListedPlace) -> tuple[str | None, tuple[Any, ...]]:
     """Return the base with its files; without one, None with the original files."""
-    state = place.state
+    state = listed.state
     if state.base is None:
         return None, tuple(state.originals)
     base = state.base.path
-    return base, tuple(file for file in place.listing.files if file.directory == base)
+    return base, tuple(file for file in listed.listing.files if file.directory == base)
 
 
 def _view(
@@ -327,27 +327,27 @@ def _view(
     bucket: int,
 ) -> BucketView | PlainView:
     """Return a bucket of one side, to be read and counted."""
-    target, place = result.place.target, result.place
+    place, listed = result.listed.place, result.listed
     files = tuple(file for file in row_files(side) if file.bucket == bucket)
-    if target.is_insert_only:
+    if place.is_insert_only:
         files = tuple(file for file in files if not file.aborted)
         if unknown := [file.path for file in files if file.path not in result.ways]:
             raise CorruptError(f"Cannot verify {unknown[0]}: no file that was joined or made has this name")
         ways = tuple((file, result.ways[file.path]) for file in files)
-        return PlainView(location=target.location, bucket=bucket, files=ways)
+        return PlainView(location=place.location, bucket=bucket, files=ways)
     return BucketView(
-        location=target.location,
+        location=place.location,
         bucket=bucket,
         files=files,
         deletes=tuple(file for file in delete_files(side) if bucket in delete_buckets.get(file.path, ())),
         applied=result.kind.makes_base,
         renumbered=result.kind is CompactionType.REBALANCE,
-        write_ids=place.write_ids.for_compactor(),
+        write_ids=listed.write_ids.for_compactor(),
         results=result.directories,
-        columns=target.row_type(),
+        columns=place.row_type(),
         schema=result.schema,
-        matching=target.matching(services.settings, place.hive.reader),
-        generation=place.hive.reader,
+        matching=place.matching(services.settings, listed.hive.reader),
+        generation=listed.hive.reader,
     )
 
 
@@ -357,9 +357,9 @@ def _labels(directories: Sequence[InputDirectory]) -> tuple[str, ...]:
 
 def _message(result: ResultToVerify, difference: str, verification: Verification) -> str:
     """Return the difference, the compared directories, what readers see, and what to do."""
-    target = result.place.target
+    place = result.listed.place
     sides = f"before: {', '.join(verification.before)}; now: {', '.join(verification.now) or 'not listed'}"
-    if result.staged or target.interpretation.visible_on_commit:
+    if result.staged or place.interpretation.visible_on_commit:
         advice = (
             f"Nothing was published: readers see the same as before. Compact it again with {VERIFY_ARGUMENT}, or with "
             f"{RELEASE_HELD} if the result is right; without either it is refused"
@@ -370,4 +370,4 @@ def _message(result: ResultToVerify, difference: str, verification: Verification
             f"the operator decides: remove {' and '.join(result.directories)} if that is wrong, or run the compaction "
             f"again with {RELEASE_HELD} if it is right"
         )
-    return f"Cannot vouch for the compaction of {target.ref}: {difference} ({sides}). {advice}"
+    return f"Cannot vouch for the compaction of {place.ref}: {difference} ({sides}). {advice}"

@@ -109,7 +109,7 @@ def moment_of(text: str) -> datetime | None:
         return None
 
 
-class Place(NamedTuple):
+class LiteralFloor(NamedTuple):
     """The place of a literal among the values of a column: the greatest value that is not above it.
 
     value     None: all values are above it
@@ -125,24 +125,24 @@ def compared(column: ColumnOf, operator: Operator, literal: Literal) -> Conditio
     _assert_comparable(column)
     if literal.kind is LiteralKind.NULL:
         return Constant(None)
-    place = place_of(column, literal)
-    if column.is_char and column.characters is not None and len(place.value) > column.characters:
+    floor = floor_of(column, literal)
+    if column.is_char and column.characters is not None and len(floor.value) > column.characters:
         raise UnsupportedError(f"readers disagree on texts that are longer than column {column.name}, a CHAR")
     if _has_digits(column) and literal.kind is LiteralKind.DECIMAL and _scale(literal) > _digits_of(column.type)[1]:
         _assert_one_type(column, [literal])
-    return compared_at(column, operator, place)
+    return compared_at(column, operator, floor)
 
 
-def compared_at(column: ColumnOf, operator: Operator, place: Place) -> Condition:
+def compared_at(column: ColumnOf, operator: Operator, floor: LiteralFloor) -> Condition:
     """Return the condition of a comparison with a literal at this place."""
-    if place.is_exact:
-        return Comparison(column, operator, place.value)
+    if floor.is_exact:
+        return Comparison(column, operator, floor.value)
     if operator is Operator.EQUAL:
         return for_values(column, value=False)
     below = operator in (Operator.LESS, Operator.AT_MOST)
-    if place.value is None:
+    if floor.value is None:
         return for_values(column, value=not below)
-    return Comparison(column, Operator.AT_MOST if below else Operator.GREATER, place.value)
+    return Comparison(column, Operator.AT_MOST if below else Operator.GREATER, floor.value)
 
 
 def same_or_both_null(column: ColumnOf, literal: Literal) -> Condition:
@@ -239,7 +239,7 @@ def listed(column: ColumnOf, literals: Sequence[Literal]) -> Condition:
             and len(literal.value) > column.characters
         ):
             raise UnsupportedError(f"readers disagree on texts in a list that are longer than column {column.name}")
-    places = [place_of(column, literal) for literal in present]
+    places = [floor_of(column, literal) for literal in present]
     has_minus_zero = pa.types.is_floating(column.type) or kinds & _EXACT_LIMITS.keys()
     if has_minus_zero and any(literal.value == 0 for literal in present):
         raise UnsupportedError(f"readers disagree on 0 and -0.0 in a list, for column {column.name}: write = 0")
@@ -247,13 +247,13 @@ def listed(column: ColumnOf, literals: Sequence[Literal]) -> Condition:
         least = min((limit for kind, limit in _EXACT_LIMITS.items() if kind in kinds), default=None)
         if least and any(abs(literal.value) >= least for literal in present):
             raise UnsupportedError("readers round whole numbers beside a FLOAT or DOUBLE in a list: write decimals")
-        if present and not any(place.is_exact for place in places):
+        if present and not any(floor.is_exact for floor in places):
             raise UnsupportedError(
                 f"readers disagree on nulls of column {column.name}, which can have no value of the list"
             )
     if _has_digits(column):
         _assert_one_type(column, present)
-    condition = is_one_of(column, [place.value for place in places if place.is_exact])
+    condition = is_one_of(column, [floor.value for floor in places if floor.is_exact])
     return any_of((condition, Constant(None))) if len(present) < len(literals) else condition
 
 
@@ -288,11 +288,11 @@ def matched(column: ColumnOf, pattern: Literal) -> Condition:
     return Like(column, pattern.value)
 
 
-def place_of(column: ColumnOf, literal: Literal) -> Place:
+def floor_of(column: ColumnOf, literal: Literal) -> LiteralFloor:
     """Return the place of a literal that is not NULL among a column's values; raises as `compared`."""
     kind, value, types = column.type, literal.value, pa.types
     if types.is_boolean(kind) and literal.kind is LiteralKind.BOOLEAN:
-        return Place(value)
+        return LiteralFloor(value)
     if types.is_integer(kind):
         return _among_integers(column, literal)
     if types.is_floating(kind):
@@ -300,7 +300,7 @@ def place_of(column: ColumnOf, literal: Literal) -> Place:
     if types.is_decimal(kind) and literal.kind in (LiteralKind.INTEGER, LiteralKind.DECIMAL):
         return among_decimals(kind, Decimal(value))
     if types.is_string(kind) and literal.kind is LiteralKind.TEXT:
-        return Place(value.rstrip(" ") if column.is_char else value)
+        return LiteralFloor(value.rstrip(" ") if column.is_char else value)
     if types.is_date(kind):
         return _among_dates(column, literal)
     if types.is_timestamp(kind):
@@ -313,13 +313,13 @@ def place_of(column: ColumnOf, literal: Literal) -> Place:
     raise _different(column, literal, hint)
 
 
-def _among_integers(column: ColumnOf, literal: Literal) -> Place:
+def _among_integers(column: ColumnOf, literal: Literal) -> LiteralFloor:
     value = literal.value
     if literal.kind is LiteralKind.TEXT:
         least, most = integer_range(column.type)
         if not _INTEGER.fullmatch(value) or str(int(value)) != value or not least <= int(value) <= most:
             raise _different(column, literal, ": write a number without quotes")
-        return Place(int(value))
+        return LiteralFloor(int(value))
     if literal.kind in _EXACT_LIMITS:
         if not abs(value) < _EXACT_LIMITS[literal.kind]:  # NaN is none
             raise _different(column, literal, ", and readers round: write a number without exponent")
@@ -331,12 +331,12 @@ def _among_integers(column: ColumnOf, literal: Literal) -> Place:
     return among_integers(column.type, math.floor(value), is_whole=value == math.floor(value))
 
 
-def among_integers(kind: pa.DataType, floor: int, *, is_whole: bool) -> Place:
+def among_integers(kind: pa.DataType, floor: int, *, is_whole: bool) -> LiteralFloor:
     """Return the place of a number among those of an integer type."""
     least, most = integer_range(kind)
     if floor < least:
-        return Place(None, is_exact=False)
-    return Place(most, is_exact=False) if floor > most else Place(floor, is_exact=is_whole)
+        return LiteralFloor(None, is_exact=False)
+    return LiteralFloor(most, is_exact=False) if floor > most else LiteralFloor(floor, is_exact=is_whole)
 
 
 def integer_range(kind: pa.DataType) -> tuple[int, int]:
@@ -357,7 +357,7 @@ def nearest_float(value: Decimal | int | float) -> float:
         return min((float(number) for number in around), key=lambda number: abs(Decimal(number) - Decimal(value)))
 
 
-def _among_floats(column: ColumnOf, literal: Literal) -> Place:
+def _among_floats(column: ColumnOf, literal: Literal) -> LiteralFloor:
     if literal.kind not in (LiteralKind.INTEGER, LiteralKind.DECIMAL, LiteralKind.FLOAT, LiteralKind.DOUBLE):
         hint = ": write a number without quotes" if literal.kind is LiteralKind.TEXT else ""
         raise _different(column, literal, hint)
@@ -367,33 +367,33 @@ def _among_floats(column: ColumnOf, literal: Literal) -> Place:
             f"column {column.name} is FLOAT and cannot hold {literal.value}, which Hive rounds and Spark does not: "
             f"write CAST({literal.value} AS FLOAT)"
         )
-    return Place(value + 0.0)  # 0.0 for -0.0
+    return LiteralFloor(value + 0.0)  # 0.0 for -0.0
 
 
-def among_decimals(kind: pa.DataType, value: Decimal) -> Place:
+def among_decimals(kind: pa.DataType, value: Decimal) -> LiteralFloor:
     """Return the place of a number among those of a decimal type."""
     with localcontext(Context(prec=4 * MAX_DIGITS)):
         step = Decimal(1).scaleb(-kind.scale)
         most = Decimal(10) ** (kind.precision - kind.scale) - step
         floor = value.quantize(step, rounding=ROUND_FLOOR)
         if floor < -most:
-            return Place(None, is_exact=False)
-        return Place(most, is_exact=False) if floor > most else Place(floor, is_exact=floor == value)
+            return LiteralFloor(None, is_exact=False)
+        return LiteralFloor(most, is_exact=False) if floor > most else LiteralFloor(floor, is_exact=floor == value)
 
 
-def _among_dates(column: ColumnOf, literal: Literal) -> Place:
+def _among_dates(column: ColumnOf, literal: Literal) -> LiteralFloor:
     if literal.kind is LiteralKind.DATE:
-        return Place(literal.value)
+        return LiteralFloor(literal.value)
     if literal.kind is LiteralKind.TIMESTAMP and literal.value.time() == time.min:
-        return Place(literal.value.date())
+        return LiteralFloor(literal.value.date())
     # in Spark midnight is later on a day on which clocks are put forward then
     day = day_of(literal.value) if literal.kind is LiteralKind.TEXT else None
     if day is None:
         raise _different(column, literal, ": write DATE 'yyyy-mm-dd'")
-    return Place(day)
+    return LiteralFloor(day)
 
 
-def _among_timestamps(column: ColumnOf, literal: Literal) -> Place:
+def _among_timestamps(column: ColumnOf, literal: Literal) -> LiteralFloor:
     has_zone = column.type.tz is not None
     moment = literal.value
     if literal.kind is LiteralKind.DATE:
@@ -405,7 +405,7 @@ def _among_timestamps(column: ColumnOf, literal: Literal) -> Place:
     if moment is None or (moment.tzinfo is not None) != has_zone:
         form = "with its zone, as 'yyyy-mm-dd hh:mm:ssZ'" if has_zone else "'yyyy-mm-dd hh:mm:ss.ffffff', without zone"
         raise _different(column, literal, f": write TIMESTAMP {form}")
-    return Place(moment)
+    return LiteralFloor(moment)
 
 
 def _assert_comparable(column: ColumnOf) -> None:

@@ -22,7 +22,7 @@ from acidlib.model.status import CleaningBlocker, Finding, FindingKind, PlaceFig
 from acidlib.model.tables import TableRef
 from acidlib.places.attempts import COUNTED, Attempts
 from acidlib.places.listing import ListingOutcome, Unlisted, list_in_portions
-from acidlib.places.place import Interpretation, ListedPlace, Target, stated_reader, target_of
+from acidlib.places.place import Interpretation, ListedPlace, Place, requested_place, stated_reader
 from acidlib.places.selection import Selection
 from acidlib.planning.health import (
     LIMITS,
@@ -37,7 +37,7 @@ from acidlib.planning.health import (
 from acidlib.planning.initiate import ABORTS_BY_CLEANER, decide, switched_off_reason, wrong_kind_reason
 from acidlib.planning.stated_write_ids import StatedWriteIds
 from acidlib.ports.catalog import Catalog
-from acidlib.ports.directories import select_targets
+from acidlib.ports.directories import select_places
 from acidlib.ports.hive3 import concerns
 from acidlib.ports.hive4_cleaning import CLEANER_ON
 from acidlib.ports.sql import is_known_dead
@@ -72,10 +72,10 @@ def look(
             waits = tuple(blockers(hms, requests, now_ms, txns))
         uncleaned = _uncleaned_reason(where, services, hms)
         findings = list(_findings_of_queue(queued))
-        targets: list[Target] = []
+        places: list[Place] = []
         notes: list[str] = []
         if most_places:
-            targets, notes, refused = _targets(services, queued, selection, interpretation, requests)
+            places, notes, refused = _places(services, queued, selection, interpretation, requests)
             findings += refused
     working = [row for row in requests if row.state is State.WORKING]
     # a request of a person tells nothing of initiators, and this engine's own version nothing of Hive's workers
@@ -90,14 +90,14 @@ def look(
         txn_timeout=txn_timeout,
         blockers=waits,
         aborted={
-            target.ref.whole_table: len(stated.single.aborted_ids)
-            for target in targets
-            if target.facts is not None and (stated := target.interpretation.write_ids) is not None
+            place.ref.whole_table: len(stated.single.aborted_ids)
+            for place in places
+            if place.facts is not None and (stated := place.interpretation.write_ids) is not None
             if stated.single is not None
         },
         uncleaned=uncleaned,
-        places=tuple(_list(services, targets, requests, most_places)) if most_places else None,
-        known_places=len(targets) if most_places else None,
+        places=tuple(_list(services, places, requests, most_places)) if most_places else None,
+        known_places=len(places) if most_places else None,
         findings=tuple(findings),
         by_location=hms is None,
         generation=queued.calls,
@@ -212,13 +212,13 @@ def _findings_of_queue(queued: Queued) -> Iterator[Finding]:
             yield Finding(trouble=FindingKind.ANOTHER_METASTORE, reason=reason, **row.ref._asdict())
 
 
-def _targets(
+def _places(
     services: Services,
     queued: Queued,
     selection: Selection,
     interpretation: Interpretation,
     requests: Iterable[CompactionRequest],
-) -> tuple[list[Target], list[str], list[Finding]]:
+) -> tuple[list[Place], list[str], list[Finding]]:
     """Return the selected places, notes, and a finding for each ACID table or partition that cannot be compacted.
 
     Without a metastore the places are those below a directory, and those that the queue knows.
@@ -229,36 +229,36 @@ def _targets(
         notes = [note for note in selected.notes if not note.startswith("table ")]
         insert_only = services.settings.flag("hive.compactor.compact.insert.only")
         refused = [
-            Finding(trouble=FindingKind.NOT_COMPACTABLE, reason=passed.reason, **passed.target.ref._asdict())
+            Finding(trouble=FindingKind.NOT_COMPACTABLE, reason=passed.reason, **passed.place.ref._asdict())
             for passed in selected.passed_over
-            if passed.is_refused and (facts := passed.target.facts) is not None
+            if passed.is_refused and (facts := passed.place.facts) is not None
             if wrong_kind_reason(facts.table, insert_only_enabled=insert_only) is None
         ]
-        return list(selected.targets), notes, refused
+        return list(selected.places), notes, refused
     notes, stated = [], interpretation
     if interpretation.write_ids is None:
         stated = _ALL
         notes.append("committed write ids are not stated: the figures of places take everything as committed")
-    targets: dict[Location, Target] = {}
+    places: dict[Location, Place] = {}
     if selection.location is not None or selection.warehouse is not None:
-        selected = select_targets(services, selection, stated, may_be_empty=True, known=in_queue)
-        targets = {target.location: target for target in selected.targets}
+        selected = select_places(services, selection, stated, may_be_empty=True, known=in_queue)
+        places = {place.location: place for place in selected.places}
         notes = [*selected.notes, *notes]
     else:
         notes += selection.missing_table_notes(in_queue, "no request of this queue")
     for row in requests:
         try:
-            target = target_of(row, stated_reader(services.settings))
+            place = requested_place(row, stated_reader(services.settings))
         except AcidError:
             continue  # another finding tells that it is not understood
-        read = replace(target.interpretation, write_ids=stated.write_ids, visibility_txn=None)
-        targets.setdefault(target.location, replace(target, interpretation=read))
-    return list(targets.values()), notes, []
+        read = replace(place.interpretation, write_ids=stated.write_ids, visibility_txn=None)
+        places.setdefault(place.location, replace(place, interpretation=read))
+    return list(places.values()), notes, []
 
 
 def _list(
     services: Services,
-    targets: Sequence[Target],
+    places: Sequence[Place],
     requests: Iterable[CompactionRequest],
     most_places: int,
 ) -> Iterator[ListedFigures]:
@@ -269,37 +269,37 @@ def _list(
     attempts = Attempts((row for row in requests if row.state in COUNTED), services.settings)
 
     def figures(outcome: ListingOutcome) -> ListedFigures | None:
-        target = outcome.target
-        of_requests = states.get(target.ref, set())
+        place = outcome.place
+        of_requests = states.get(place.ref, set())
         if isinstance(outcome, ListedPlace):
             return _figures(services, attempts, outcome, of_requests)
         kind = _kind_of_problem(services, outcome)
-        if kind is FindingKind.MISSING and target.facts is None and of_requests.isdisjoint(_QUEUED):
+        if kind is FindingKind.MISSING and place.facts is None and of_requests.isdisjoint(_QUEUED):
             return None  # only the history knows the place: it was dropped
         return _with_problem(outcome, kind)
 
-    def order(target: Target) -> tuple[bool, str]:
-        return states.get(target.ref, set()) <= {State.SUCCEEDED}, str(target.ref)
+    def order(place: Place) -> tuple[bool, str]:
+        return states.get(place.ref, set()) <= {State.SUCCEEDED}, str(place.ref)
 
-    for outcomes, _ in list_in_portions(services, sorted(targets, key=order)[:most_places], None):
+    for outcomes, _ in list_in_portions(services, sorted(places, key=order)[:most_places], None):
         # in threads, as files of places that are due are read
         answers = in_threads(figures, outcomes, seconds=step_seconds(services.settings))
         for outcome, place in zip(outcomes, answers, strict=True):
             if isinstance(place, AcidError):
-                unread = Unlisted(target=outcome.target, error=place)
+                unread = Unlisted(place=outcome.place, error=place)
                 yield _with_problem(unread, _kind_of_problem(services, unread))
             elif place is not None:
                 yield place
 
 
 def _with_problem(unlisted: Unlisted, kind: FindingKind) -> ListedFigures:
-    target, problem = unlisted.target, (kind, str(unlisted.error))
-    figures = PlaceFigures(**target.ref._asdict(), location=str(target.location))
+    place, problem = unlisted.place, (kind, str(unlisted.error))
+    figures = PlaceFigures(**place.ref._asdict(), location=str(place.location))
     return ListedFigures(figures=figures, problem=problem)
 
 
 def _kind_of_problem(services: Services, unlisted: Unlisted) -> FindingKind:
-    location = unlisted.target.location
+    location = unlisted.place.location
     if isinstance(unlisted.error, CorruptError):
         try:
             exists = services.fs(location).exists(str(location))
@@ -311,11 +311,11 @@ def _kind_of_problem(services: Services, unlisted: Unlisted) -> FindingKind:
     return FindingKind.NOT_JUDGED if isinstance(unlisted.error, RefusedError) else FindingKind.NOT_READABLE
 
 
-def _figures(services: Services, attempts: Attempts, place: ListedPlace, of_requests: set[State]) -> ListedFigures:
+def _figures(services: Services, attempts: Attempts, listed: ListedPlace, of_requests: set[State]) -> ListedFigures:
     """Return the figures of a listed place; `of_requests` are the states of its requests."""
-    target, state, facts = place.target, place.state, place.target.facts
+    place, state, facts = listed.place, listed.state, listed.place.facts
     sizes: dict[str, int] = {}
-    for file in place.listing.files:
+    for file in listed.listing.files:
         for name in {file.path, file.path.partition("/")[0]}:
             sizes[name] = sizes.get(name, 0) + file.length
     base = sum(sizes.get(path, 0) for path in (*state.originals, *([state.base.path] if state.base else ())))
@@ -326,47 +326,47 @@ def _figures(services: Services, attempts: Attempts, place: ListedPlace, of_requ
         # the decision of the initiator, were the place not switched off
         decision = decide(
             state,
-            place.listing,
-            target.settings(services.settings).thresholds(),
-            generation=place.hive.names,
+            listed.listing,
+            place.settings(services.settings).thresholds(),
+            generation=listed.hive.names,
             properties={},
-            insert_only=target.is_insert_only,
+            insert_only=place.is_insert_only,
         )
         if decision.kind is not None:
             due = decision.reason
-            refusal = refused_now(services, attempts, place, decision.kind)
+            refusal = refused_now(services, attempts, listed, decision.kind)
             if refusal is None:
-                refused = attempts.refusal(place, decision.kind)
+                refused = attempts.refusal(listed, decision.kind)
             elif refusal.already_compact:
                 due = None  # obsolete directories await cleaning
             else:
                 refused = refusal.reason
-    is_alive, left_by, unfinished, not_obeyed = _claim(services, place)
+    is_alive, left_by, unfinished, not_obeyed = _claim(services, listed)
     left_behind: list[str] = []
     if not is_alive and State.WORKING not in of_requests:
-        left_behind = sorted(path for path in place.listing.directories if "/" not in path)
+        left_behind = sorted(path for path in listed.listing.directories if "/" not in path)
     switched_off = None
     if facts is not None:
-        switched_off = switched_off_reason(facts.table.properties, facts.database.properties, place.hive.names)
+        switched_off = switched_off_reason(facts.table.properties, facts.database.properties, listed.hive.names)
     figures = PlaceFigures(
-        **target.ref._asdict(),
-        location=str(target.location),
+        **place.ref._asdict(),
+        location=str(place.location),
         deltas=len(deltas),
         small_deltas=sum(size < small * base for size in deltas),
         base_bytes=base,
         delta_bytes=sum(deltas),
         ratio=sum(deltas) / base if base else None,
-        obsolete=len(place.obsolete),
-        obsolete_bytes=sum(place.obsolete.values()),
+        obsolete=len(listed.obsolete),
+        obsolete_bytes=sum(listed.obsolete.values()),
     )
     return ListedFigures(
         figures=figures,
         aborted=len(state.aborted),
-        idle=services.clock() - place.modified if place.modified else None,
+        idle=services.clock() - listed.modified if listed.modified else None,
         due=due,
         refused=refused,
         switched_off=switched_off,
-        cleaning_forbidden=target.cleaning_forbidden(),
+        cleaning_forbidden=place.cleaning_forbidden(),
         unfinished=0 if is_alive else unfinished,
         claim_left_by=left_by,
         staging=tuple(name for name in left_behind if name.startswith(STAGING_PREFIX)),
@@ -375,18 +375,18 @@ def _figures(services: Services, attempts: Attempts, place: ListedPlace, of_requ
     )
 
 
-def _claim(services: Services, place: ListedPlace) -> tuple[bool, str | None, int, str | None]:
+def _claim(services: Services, listed: ListedPlace) -> tuple[bool, str | None, int, str | None]:
     """Return if a live run holds the place, the owner of a stale claim, and the number of unfinished publications.
 
     Last, why a claim or staging directory there counts for nothing.
     """
-    if not (place.is_claimed or place.holds_staging):
+    if not (listed.is_claimed or listed.holds_staging):
         return False, None, 0, None
-    location = place.target.location
+    location = listed.place.location
     try:
         store = services.store(location)
         holder = store.holder(location, now=services.clock())
-        unfinished = len(store.unfinished(location)) if place.holds_staging else 0
+        unfinished = len(store.unfinished(location)) if listed.holds_staging else 0
         not_obeyed = store.not_obeyed_reason(location)
     except RefusedError as error:
         return True, None, 0, str(error)  # a claim that no run leaves

@@ -16,7 +16,7 @@ from acidlib.memory import DRIVER_MEMORY
 from acidlib.model.results import PlacesDocument, PlaceTotals, ShownPart, ShownPlace
 from acidlib.orc.reader import read_tail
 from acidlib.parquet.footer import read_footer
-from acidlib.places.place import ListedPlace, Target
+from acidlib.places.place import ListedPlace, Place
 from acidlib.places.selection import Selection
 from acidlib.ports.backend import Backend
 from acidlib.stores.listing import flush_length, list_location
@@ -31,36 +31,38 @@ def show_places(services: Services, backend: Backend, selection: Selection) -> P
     RefusedError when a named place does not exist.
     """
     selected = backend.tables.select(selection, automatic=False)
-    places = [_shown(services, target) for target in selected.targets]
-    places += [_unknown(passed.target, passed.reason) for passed in selected.passed_over]
+    places = [_shown(services, place) for place in selected.places]
+    places += [_unknown(passed.place, passed.reason) for passed in selected.passed_over]
     damaged = sum(place.error is not None or any(part.damage for part in place.parts) for place in places)
     return PlacesDocument(places=tuple(places), totals=PlaceTotals(places=len(places), damaged=damaged))
 
 
-def _shown(services: Services, target: Target) -> ShownPlace:
+def _shown(services: Services, place: Place) -> ShownPlace:
     """Return a place, as far as it can be shown."""
     try:
-        listing = list_location(services.fs(target.location), target.location, without_unfinished=True)
-        place = target.listed(listing)
+        listing = list_location(services.fs(place.location), place.location, without_unfinished=True)
+        listed = place.listed(listing)
         state_of = partial(
             acid_state,
             listing,
-            place.write_ids,
-            generation=place.hive.names,
-            txns=target.interpretation.txns,
+            listed.write_ids,
+            generation=listed.hive.names,
+            txns=place.interpretation.txns,
         )
         try:
             state, error = state_of(), None
         except RefusedError as refusal:  # no reader can read it
             state, error = state_of(require_history=False), str(refusal)
     except Exception as failure:
-        return _unknown(target, str(known_error(failure, f"show {target.ref}")))
-    parts = place_parts(listing, state, place.hive.names)
-    rows = _rows(services, place, [path for part in parts if part.role is not ReaderRole.HIDDEN for path in part.files])
-    write_ids = place.write_ids
+        return _unknown(place, str(known_error(failure, f"show {place.ref}")))
+    parts = place_parts(listing, state, listed.hive.names)
+    rows = _rows(
+        services, listed, [path for part in parts if part.role is not ReaderRole.HIDDEN for path in part.files]
+    )
+    write_ids = listed.write_ids
     return replace(
-        _unknown(target, error),
-        hive_version=place.hive.names.value,
+        _unknown(place, error),
+        hive_version=listed.hive.names.value,
         high_water_mark=None if write_ids.high_water_mark == LONG_MAX else write_ids.high_water_mark,
         open_write_ids=tuple(write_ids.open_ids),
         aborted_write_ids=tuple(write_ids.aborted_ids),
@@ -68,25 +70,25 @@ def _shown(services: Services, target: Target) -> ShownPlace:
     )
 
 
-def _unknown(target: Target, error: str | None) -> ShownPlace:
+def _unknown(place: Place, error: str | None) -> ShownPlace:
     """Return a place of which nothing but the location is known."""
-    return ShownPlace(**target.ref._asdict(), location=str(target.location), error=error)
+    return ShownPlace(**place.ref._asdict(), location=str(place.location), error=error)
 
 
-def _rows(services: Services, place: ListedPlace, paths: Sequence[str]) -> dict[str, _Rows]:
+def _rows(services: Services, listed: ListedPlace, paths: Sequence[str]) -> dict[str, _Rows]:
     """Return the rows of each file, or the error that kept it from being read.
 
     None where its format does not say, or its tail is too large to be read for this.
     """
-    location = place.target.location
-    lengths = {file.path: file.length for file in place.listing.files}
+    location = listed.place.location
+    lengths = {file.path: file.length for file in listed.listing.files}
     data, fs = replace(services.stores, memory=DRIVER_MEMORY).data(location), services.fs(location)
 
     def rows_of(path: str) -> int | None:
         length = lengths[path]
         side = side_file_name(path)
-        directory = parse_directory(path.partition("/")[0], place.hive.names)
-        if side in lengths and may_have_side_files(directory, place.hive.names):  # a streaming writer's
+        directory = parse_directory(path.partition("/")[0], listed.hive.names)
+        if side in lengths and may_have_side_files(directory, listed.hive.names):  # a streaming writer's
             length = flush_length(fs, f"{location}/{side}", length)
         if not length:
             return 0
@@ -95,7 +97,7 @@ def _rows(services: Services, place: ListedPlace, paths: Sequence[str]) -> dict[
             try:
                 if start == _PARQUET:
                     return read_footer(source).rows
-                if start.startswith(_ORC) or not place.target.is_insert_only:
+                if start.startswith(_ORC) or not listed.place.is_insert_only:
                     return read_tail(source).rows
             except OverMemoryError:
                 return None

@@ -39,7 +39,7 @@ def once(place: Path) -> str:
     """Compacts a place, and verifies it."""
     stores = Stores()
     found = prepared(place, MAJOR, stores=stores)
-    location = found.place.target.location
+    location = found.listed.place.location
     stage = stores.store(location).stage(location, unique="b", owner="b", now=time.time())
 
     def compact() -> Any:

@@ -107,7 +107,7 @@ def seen(location: Path, generation: int, columns: str) -> list[Row]:
     return by_row
 
 
-class Place:
+class WrittenPlace:
     """A table of two deltas and deletes of rows of the first, whose files are given."""
 
     def __init__(self, location: Path) -> None:
@@ -143,7 +143,7 @@ def test_what_follows_the_values_is_not_looked_at(generation: int, layout: str, 
         *(write(tables.inserts(number, part[:ROWS])) for number, part in enumerate(rows, start=1)),
         write(tables.deletes(3, GONE)),
     ]
-    Place(tmp_path / "clean").put(*clean)
+    WrittenPlace(tmp_path / "clean").put(*clean)
     expected = seen(tmp_path / "clean", generation, columns)
     assert len(expected) == 2 * ROWS - len(GONE)
     longer = [
@@ -164,7 +164,7 @@ def test_what_follows_the_values_is_not_looked_at(generation: int, layout: str, 
         assert all(data != plain for data, plain in zip(files, clean, strict=True))
 
         def put(location: Path, files: list[bytes] = files) -> None:
-            Place(location).put(*files)
+            WrittenPlace(location).put(*files)
 
         folder = tmp_path / name
         put(folder / "read")

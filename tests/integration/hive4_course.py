@@ -46,7 +46,7 @@ from integration.hive4_compare import (
 from integration.hive4_making import (
     DATABASE,
     Copier,
-    Place,
+    PlaceCopy,
     make,
     prepare,
     table_of,
@@ -186,7 +186,7 @@ class Course:
         """The rows of one query of Hive."""
         return self._lanes.submit(lambda session: session.run(statement)).result()
 
-    def places(self, case: Case, copies: Iterable[str] | None = None) -> list[Place]:
+    def places(self, case: Case, copies: Iterable[str] | None = None) -> list[PlaceCopy]:
         """Where the copies of a case lie."""
         return self._copier.places(case, copies)
 
@@ -374,7 +374,7 @@ class Course:
         return [case for case in self._cases if made[case.name].exception() is None]
 
 
-def _ask(session: Session, place: Place, kind: str, pool: str | None = None) -> None:
+def _ask(session: Session, place: PlaceCopy, kind: str, pool: str | None = None) -> None:
     session.run(f"alter table {place.spec} compact '{kind}'" + (f" pool '{pool}'" if pool else ""))
 
 

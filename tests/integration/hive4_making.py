@@ -23,7 +23,7 @@ _PLAIN_FILES = "plain_files"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class PlaceCopy:
     """A table without partitions, or one partition, by its name, of one copy of a case."""
 
     table: str
@@ -141,7 +141,7 @@ class Copier:
             self._hms.commit_txn(self.open_txn, TxnType.DEFAULT)
             self.open_txn = None
 
-    def places(self, case: Case, copies: Iterable[str] | None = None) -> list[Place]:
+    def places(self, case: Case, copies: Iterable[str] | None = None) -> list[PlaceCopy]:
         """Where the copies of a case lie; every partition on its own."""
         found = []
         for copy in case.every_copy if copies is None else copies:
@@ -149,7 +149,7 @@ class Copier:
             root = self.location(table)
             names = self._hms.partition_names(TableRef(DATABASE, table)) if case.partitioned else [None]
             found += [
-                Place(table=table, copy=copy, partition=name, path=root / name if name else root) for name in names
+                PlaceCopy(table=table, copy=copy, partition=name, path=root / name if name else root) for name in names
             ]
         return found
 

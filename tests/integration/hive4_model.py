@@ -55,7 +55,7 @@ ABORTED = (*CRUD, Transaction(inserts=rows(900, 5), deletes=(1, 2), aborted=True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class ModelPlace:
     """A table without partitions, or one partition (`name` as Hive has it), and the rows that are in it."""
 
     name: str | None
@@ -78,14 +78,14 @@ class Made:
     database: str
     name: str
     location: Path
-    places: tuple[Place, ...]
+    places: tuple[ModelPlace, ...]
 
     @property
     def full(self) -> str:
         return f"{self.database}.{self.name}"
 
     @property
-    def place(self) -> Place:
+    def place(self) -> ModelPlace:
         """The only place."""
         (place,) = self.places
         return place
@@ -182,7 +182,7 @@ class Lake:
         places = []
         for part, directory in sorted(where.items())[:filled]:
             built = build(directory, COLUMNS, transactions, layouts=(layout,), name=f"{self.database}.{name}")
-            places.append(Place(name=part, location=directory, expected=tuple(map(plain, built.expected))))
+            places.append(ModelPlace(name=part, location=directory, expected=tuple(map(plain, built.expected))))
         made = Made(database=self.database, name=name, location=location, places=tuple(places))
         self.commit(made, transactions)
         return made
@@ -279,7 +279,7 @@ class Lake:
         key = TableRef(made.database, made.name)
         return self.hms.valid_write_ids([key], self.hms.open_txns())[key].format()
 
-    def hidden(self, place: Place) -> frozenset[int]:
+    def hidden(self, place: ModelPlace) -> frozenset[int]:
         """The transactions in names of directories that have not committed."""
         txns = self.hms.open_txns()
         suffixes = (name.rpartition("_v")[2] for name in place.directories() if "_v" in name)

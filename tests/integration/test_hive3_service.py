@@ -825,7 +825,7 @@ def test_nothing_waits_for_what_waits_for_a_reader(own: Site, monkeypatch: pytes
 
     def publish(self: SqlHold, directories: tuple[str, ...]) -> None:
         real(self, directories)
-        published.append(self.target.ref.partition)
+        published.append(self.place.ref.partition)
         if set(published) == good:
             with one_at_a_time:
                 own.client.unlock(lock)

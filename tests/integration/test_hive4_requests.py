@@ -415,10 +415,10 @@ def test_a_place_that_cannot_be_given_back_costs_no_report(
         lake.table(f"close{number}")
     real = plan.prepare
 
-    def bad(fs, place, *given, **more):
-        if place.target.ref.table == "close1":
+    def bad(fs, listed, *given, **more):
+        if listed.place.ref.table == "close1":
             raise RetryError("Cannot list it: the disk is away")
-        return real(fs, place, *given, **more)
+        return real(fs, listed, *given, **more)
 
     def away(*_: object, **__: object) -> None:
         raise RetryError("Cannot abort it: the metastore is away")
@@ -441,9 +441,9 @@ def test_only_a_directory_of_an_aborted_transaction_may_appear_meanwhile(
 
     def another(self: Hive4Hold) -> None:
         txn = lake.open()
-        if self.target.ref.table == "aborted":
+        if self.place.ref.table == "aborted":
             lake.hms.abort_txn(txn, TxnType.DEFAULT)
-        Path(self.target.location.path, f"base_0000003_v{txn:07d}").mkdir()
+        Path(self.place.location.path, f"base_0000003_v{txn:07d}").mkdir()
         real(self)
 
     monkeypatch.setattr(Hive4Hold, "assert_mine", another)

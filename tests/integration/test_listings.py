@@ -44,9 +44,9 @@ def before_submitting(monkeypatch: pytest.MonkeyPatch, action: Callable[[], obje
     """Let something happen once a place has been listed, before there is a request for it."""
     real = SqlRequests.submit
 
-    def later(self, place, kind, **asked):
+    def later(self, listed, kind, **asked):
         action()
-        return real(self, place, kind, **asked)
+        return real(self, listed, kind, **asked)
 
     monkeypatch.setattr(SqlRequests, "submit", later)
 

@@ -42,9 +42,9 @@ def test_the_bad_ones_are_told_and_the_rest_is_done(
     begun = PlaceCompaction.run
 
     def steps(compaction):
-        target = compaction.job.target
-        if target.ref.partition in dropped:
-            shutil.rmtree(str(target.location))  # after it was listed
+        place = compaction.job.place
+        if place.ref.partition in dropped:
+            shutil.rmtree(str(place.location))  # after it was listed
         return begun(compaction)
 
     monkeypatch.setattr(PlaceCompaction, "run", steps)

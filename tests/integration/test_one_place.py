@@ -79,7 +79,7 @@ CLEANER = (compacted, ("cleaner", "--retention", "0s"), "cleanings", "succeeded"
 ORPHANS = (orphaned, ("cleaner", "--orphans", "--delete"), "cleanings", "succeeded")
 ALONE = "ports.directories"
 CASES = [
-    *((INITIATOR, name) for name in ("places.listing:list_location", "places.place:Target.listed")),
+    *((INITIATOR, name) for name in ("places.listing:list_location", "places.place:Place.listed")),
     *((INITIATOR, name) for name in ("runs.initiate:_decision_about", f"{ALONE}:Directories.decided_request")),
     *((NAMED, name) for name in ("places.listing:list_location", "places.attempts:Attempts.last")),
     *((NAMED, name) for name in (f"{ALONE}:Directories.named_request", f"{ALONE}:DirectoryFence.hold")),

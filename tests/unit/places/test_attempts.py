@@ -22,7 +22,7 @@ from acidlib.model.requests import (
 )
 from acidlib.model.tables import Database, Storage, Table, TableColumn, TableRef
 from acidlib.places.attempts import Attempts, fingerprint
-from acidlib.places.place import Interpretation, TableFacts, Target
+from acidlib.places.place import Interpretation, Place, TableFacts
 from acidlib.planning.stated_write_ids import StatedWriteIds
 
 MAJOR, MINOR = CompactionType.MAJOR, CompactionType.MINOR
@@ -38,9 +38,9 @@ def listing(*files: ListedFile, directories: tuple[str, ...] = ()) -> Listing:
     return Listing(location=PLACE, files=files, directories=directories)
 
 
-def target(write_ids: str = "db.t:2:9223372036854775807::", **more: Any) -> Target:
+def place(write_ids: str = "db.t:2:9223372036854775807::", **more: Any) -> Place:
     interpretation = Interpretation(write_ids=StatedWriteIds(single=ValidWriteIdList.parse(write_ids)))
-    return replace(Target(ref=TableRef("db", "t"), location=PLACE, interpretation=interpretation), **more)
+    return replace(Place(ref=TableRef("db", "t"), location=PLACE, interpretation=interpretation), **more)
 
 
 def facts(columns: tuple[str, ...] = ("a",), **properties: str) -> TableFacts:
@@ -53,7 +53,7 @@ def facts(columns: tuple[str, ...] = ("a",), **properties: str) -> TableFacts:
 
 ONE, TWO, THREE = (f"delta_{number:07d}_{number:07d}_0000/bucket_00000" for number in (1, 2, 3))
 SEEN = listing(file(ONE), file(TWO))
-HERE = target(facts=facts())
+HERE = place(facts=facts())
 
 
 @pytest.mark.parametrize(
@@ -73,16 +73,16 @@ def test_another_file_is_another_place(now: Listing) -> None:
 @pytest.mark.parametrize(
     "now",
     [
-        target(write_ids="db.t:2:2:2:", facts=facts()),
-        target(write_ids="db.t:2:9223372036854775807::2", facts=facts()),
-        target(facts=facts(columns=("a", "b"))),
-        target(facts=facts(orc_compress="ZSTD")),
-        target(),
+        place(write_ids="db.t:2:2:2:", facts=facts()),
+        place(write_ids="db.t:2:9223372036854775807::2", facts=facts()),
+        place(facts=facts(columns=("a", "b"))),
+        place(facts=facts(orc_compress="ZSTD")),
+        place(),
         replace(HERE, interpretation=replace(HERE.interpretation, table_kind="insert-only")),
         replace(HERE, request_properties={"compactor.x": "y"}),
     ],
 )
-def test_what_is_read_and_how_it_is_written_counts(now: Target) -> None:
+def test_what_is_read_and_how_it_is_written_counts(now: Place) -> None:
     assert fingerprint(now.listed(SEEN), SETTINGS) != fingerprint(HERE.listed(SEEN), SETTINGS)
 
 
@@ -98,11 +98,11 @@ def test_another_version_of_this_library_may_do_more(monkeypatch: pytest.MonkeyP
         (HERE, listing(file(TWO), file(ONE))),
         (HERE, listing(file(ONE), file(TWO), directories=("_acidlib_claim", "_tmp_x"))),
         # writes to other partitions
-        (target(write_ids="db.t:9:8:8:7", facts=facts()), SEEN),
-        (target(facts=facts(numRows="7", transient_lastDdlTime="8", COLUMN_STATS_ACCURATE="x")), SEEN),
+        (place(write_ids="db.t:9:8:8:7", facts=facts()), SEEN),
+        (place(facts=facts(numRows="7", transient_lastDdlTime="8", COLUMN_STATS_ACCURATE="x")), SEEN),
     ],
 )
-def test_what_does_not_change_a_place(now: Target, seen: Listing) -> None:
+def test_what_does_not_change_a_place(now: Place, seen: Listing) -> None:
     assert fingerprint(now.listed(seen), SETTINGS) == fingerprint(HERE.listed(SEEN), SETTINGS)
 
 

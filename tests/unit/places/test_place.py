@@ -15,7 +15,7 @@ from acidlib.errors import RefusedError
 from acidlib.model.requests import CompactionRequest, CompactionType, split_properties
 from acidlib.model.tables import Database, Storage, Table, TableRef
 from acidlib.model.units import ColumnMatching
-from acidlib.places.place import Interpretation, TableFacts, Target, request_of, target_of
+from acidlib.places.place import Interpretation, Place, TableFacts, request_of, requested_place
 from acidlib.planning.stated_write_ids import StatedWriteIds
 
 MAJOR = CompactionType.MAJOR
@@ -28,8 +28,8 @@ def listing(*directories: str) -> Listing:
     return Listing(location=at("/w/t"), files=files)
 
 
-def target(interpretation: Interpretation = ALL, partition: str | None = None) -> Target:
-    return Target(
+def place(interpretation: Interpretation = ALL, partition: str | None = None) -> Place:
+    return Place(
         ref=TableRef("default", "t", partition),
         location=at("/w/t"),
         interpretation=interpretation,
@@ -37,20 +37,20 @@ def target(interpretation: Interpretation = ALL, partition: str | None = None) -
 
 
 def test_a_name_has_the_parts_there_are() -> None:
-    assert str(target().ref) == "default.t"
-    assert str(target(partition="ds=2026-01-01/h=1").ref) == "default.t.ds=2026-01-01/h=1"
+    assert str(place().ref) == "default.t"
+    assert str(place(partition="ds=2026-01-01/h=1").ref) == "default.t.ds=2026-01-01/h=1"
 
 
 def test_the_generation_is_the_stated_one_or_told_by_the_directory() -> None:
-    assert target().names(listing("base_5_v9")) is Generation.HIVE4
-    assert target().names(listing("base_5")) is Generation.HIVE3
+    assert place().names(listing("base_5_v9")) is Generation.HIVE4
+    assert place().names(listing("base_5")) is Generation.HIVE3
     stated = replace(ALL, names=Names(Generation.HIVE3))
-    assert target(stated).names(listing("base_5_v9")) is Generation.HIVE3
+    assert place(stated).names(listing("base_5_v9")) is Generation.HIVE3
 
 
 def test_without_a_statement_no_write_id_is_committed() -> None:
     with pytest.raises(RefusedError, match=r"Cannot work on default\.t"):
-        target(Interpretation()).write_ids(listing("delta_1_1"))
+        place(Interpretation()).write_ids(listing("delta_1_1"))
 
 
 @pytest.mark.parametrize(
@@ -71,11 +71,11 @@ def test_a_request_is_understood_later_as_it_was_when_it_was_made(
     interpretation: Interpretation, partition: str | None
 ) -> None:
     before = listing("delta_0000001_0000003", "delta_0000004_0000004")
-    made = target(interpretation, partition)
+    made = place(interpretation, partition)
     request = request_of(made.listed(before), MAJOR, initiator="host-manual")
     assert (request.ref, request.type) == (("default", "t", partition), MAJOR)
     assert request.initiator_id == "host-manual"
-    later = target_of(request, None)
+    later = requested_place(request, None)
     # a delta and a base of Hive 4 that came since are not taken for committed, nor do they change the generation
     now = listing("delta_0000001_0000003", "delta_0000004_0000004", "base_0000099_v0000007")
     assert later.write_ids(now) == made.write_ids(before)
@@ -86,19 +86,19 @@ def test_a_request_is_understood_later_as_it_was_when_it_was_made(
 
 
 def test_a_target_as_listed_is_fixed() -> None:
-    fixed = target().listed(listing("delta_0000004_0000004")).target
+    fixed = place().listed(listing("delta_0000004_0000004")).place
     assert fixed.write_ids(listing("delta_0000009_0000009")).high_water_mark == 4
     assert fixed.names(listing("base_5_v9")) is Generation.HIVE3
 
 
 @pytest.mark.parametrize("missing", ["location", "write_ids"])
 def test_a_request_of_others_that_does_not_say_enough_is_refused(missing: str) -> None:
-    request = request_of(target().listed(listing("delta_1_1")), MAJOR, initiator="x")
+    request = request_of(place().listed(listing("delta_1_1")), MAJOR, initiator="x")
     poor = replace(request, id=7, facts=replace(request.facts, **{missing: None}))
     with pytest.raises(
         RefusedError, match=r"Cannot compact default\.t: request 7 does not state .*; name the place by --loc"
     ):
-        target_of(poor, None)
+        requested_place(poor, None)
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_a_request_that_is_not_understood_is_refused(key: str, value: str) -> No
     with pytest.raises(
         RefusedError, match=f"request 7 is not understood, as one of a newer version may be: its {key} is '{value}': "
     ):
-        target_of(request, None)
+        requested_place(request, None)
 
 
 # --- how readers find columns -----------------------------------------------------------------------------------------
@@ -131,7 +131,7 @@ def matching(generation: int, of_table: dict[str, str], of_site: dict[str, str])
     # what a database has of these names never counts
     database = Database(name="default", properties={POSITIONAL: str(generation == 3), CASE: "false"})
     settings, _ = default_settings().with_layer(Layer.HIVE_SITE, of_site)
-    stated = replace(target(), facts=TableFacts(table=table, database=database))
+    stated = replace(place(), facts=TableFacts(table=table, database=database))
     return stated.matching(settings, Generation(generation))
 
 

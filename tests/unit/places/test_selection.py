@@ -14,10 +14,10 @@ from acidlib.errors import CorruptError, MissingError, RefusedError, UsageError
 from acidlib.execute.services import Services
 from acidlib.model.tables import TableRef
 from acidlib.places.listing import Unlisted, list_places
-from acidlib.places.place import Interpretation, ListedPlace, Target
+from acidlib.places.place import Interpretation, ListedPlace, Place
 from acidlib.places.selection import Selection
 from acidlib.planning.stated_write_ids import StatedWriteIds, stated_write_ids
-from acidlib.ports.directories import select_targets
+from acidlib.ports.directories import select_places
 
 ALL = Interpretation(write_ids=StatedWriteIds(everything=True))
 NOW = 2_000_000_000.0
@@ -41,7 +41,7 @@ def put(path: Path, size: int = 10, age: float = 0.0) -> None:
 
 
 def names(services: Services, **selection: Any) -> list[str]:
-    return [str(target.ref) for target in select_targets(services, Selection(**selection), ALL).targets]
+    return [str(place.ref) for place in select_places(services, Selection(**selection), ALL).places]
 
 
 LOGS = [f"default.logs.ds={day}/h={hour}" for day, hour in (("2026-01-01", 0), ("2026-01-01", 1), ("2026-02-01", 0))]
@@ -107,8 +107,8 @@ def test_what_is_named_and_does_not_exist_is_an_error_unless_that_may_be(
         names(services, warehouse=at(warehouse), **named)
     assert str(caught.value).startswith(told)
     selection = Selection(warehouse=at(warehouse), if_exists=True, **named)
-    selected = select_targets(services, selection, ALL)
-    assert [str(target.ref) for target in selected.targets] == taken
+    selected = select_places(services, selection, ALL)
+    assert [str(place.ref) for place in selected.places] == taken
     assert [note for note in selected.notes if note.startswith(told)]
 
 
@@ -117,8 +117,8 @@ def test_a_location_that_does_not_exist(services: Services, tmp_path: Path, path
     (tmp_path / "empty").mkdir()
     with pytest.raises(MissingError, match=told):
         names(services, location=at(tmp_path / path))
-    selected = select_targets(services, Selection(location=at(tmp_path / path), if_exists=True), ALL)
-    assert selected.targets == ()
+    selected = select_places(services, Selection(location=at(tmp_path / path), if_exists=True), ALL)
+    assert selected.places == ()
     assert [told in note for note in selected.notes] == [True]
 
 
@@ -133,13 +133,13 @@ def test_a_list_of_another_table_is_wrong_usage(services: Services, warehouse: P
     stated = Interpretation(write_ids=stated_write_ids(text="sales.logs:4:5::", file_text=None, everything=False))
     for path in ("Logs", "Logs/ds=2026-01-01/h=0"):
         with pytest.raises(UsageError, match=r"list of sales\.logs: the table is default\.logs"):
-            select_targets(services, Selection(location=at(warehouse / path)), stated)
-    assert select_targets(services, Selection(location=at(warehouse / "sales.db/logs")), stated).targets
+            select_places(services, Selection(location=at(warehouse / path)), stated)
+    assert select_places(services, Selection(location=at(warehouse / "sales.db/logs")), stated).places
 
 
 def test_without_a_directory_there_is_nowhere_to_look(services: Services) -> None:
     with pytest.raises(UsageError, match="no directory is named"):
-        select_targets(services, Selection(tables=("sales.logs",)), ALL)
+        select_places(services, Selection(tables=("sales.logs",)), ALL)
 
 
 def test_a_table_without_partitions_matches_no_pattern_of_any(services: Services, warehouse: Path) -> None:
@@ -148,7 +148,7 @@ def test_a_table_without_partitions_matches_no_pattern_of_any(services: Services
 
 
 def test_what_is_passed_over_is_told(services: Services, warehouse: Path) -> None:
-    notes = select_targets(services, Selection(warehouse=at(warehouse)), ALL).notes
+    notes = select_places(services, Selection(warehouse=at(warehouse)), ALL).notes
     assert [note for note in notes if note.startswith(f"{warehouse}/files is skipped: ")]
 
 
@@ -157,7 +157,7 @@ def test_what_lies_in_a_table_hides_no_other_one_and_is_told_in_short(services: 
         (warehouse / f"Logs/ds=2026-01-01/{number}").symlink_to("nowhere")
     (warehouse / "Logs/other").symlink_to("nowhere")
     assert names(services, warehouse=at(warehouse), tables=("default.other",)) == ["default.other"]
-    notes = select_targets(services, Selection(warehouse=at(warehouse)), ALL).notes
+    notes = select_places(services, Selection(warehouse=at(warehouse)), ALL).notes
     assert len([note for note in notes if f"{warehouse}/Logs/" in note]) == 10
     assert f"21 more paths are skipped in {warehouse}/Logs" in notes
     (warehouse / "third").symlink_to("nowhere")
@@ -169,9 +169,9 @@ def test_a_location_is_one_table_or_one_partition(services: Services, warehouse:
     assert names(services, location=at(warehouse / "other")) == ["default.other"]
     assert names(services, location=at(warehouse / "Logs")) == LOGS
     assert names(services, location=at(warehouse / "Logs/ds=2026-01-01/h=1")) == [LOGS[1]]
-    (target,) = select_targets(services, Selection(location=at(warehouse / "sales.db/logs")), ALL).targets
-    assert (str(target.ref), str(target.location)) == ("sales.logs", str(warehouse / "sales.db/logs"))
-    assert target.interpretation is ALL
+    (place,) = select_places(services, Selection(location=at(warehouse / "sales.db/logs")), ALL).places
+    assert (str(place.ref), str(place.location)) == ("sales.logs", str(warehouse / "sales.db/logs"))
+    assert place.interpretation is ALL
     with pytest.raises(RefusedError, match="original files only"):
         names(services, location=at(warehouse / "files"))
 
@@ -184,8 +184,8 @@ def test_a_look_measures_deltas_and_their_bytes(services: Services, tmp_path: Pa
     put(tmp_path / "t/delta_0000003_0000003_0000/bucket_00000", 500)  # below the base: nobody reads it
     put(tmp_path / "t/delta_0000006_0000006_0000/bucket_00000", 30, age=40)
     put(tmp_path / "t/delete_delta_0000007_0000007_0000/bucket_00000", 4, age=60)
-    targets = select_targets(services, Selection(location=at(tmp_path / "t")), ALL).targets
-    (one,), passed_over = list_places(services, targets, None)
+    places = select_places(services, Selection(location=at(tmp_path / "t")), ALL).places
+    (one,), passed_over = list_places(services, places, None)
     assert isinstance(one, ListedPlace)
     assert (one.deltas, one.delta_bytes, one.bytes) == (2, 34, 1534)
     assert passed_over == []
@@ -198,10 +198,10 @@ def test_only_what_is_idle_long_enough_is_taken_by_its_youngest_visible_file(
         put(tmp_path / name / "delta_0000001_0000001_0000/bucket_00000", age=500)
         put(tmp_path / name / "delta_0000002_0000002_0000/bucket_00000", age=age)
         put(tmp_path / name / "_tmp_x/bucket_00000", age=0)
-    targets = select_targets(services, Selection(warehouse=at(tmp_path)), ALL).targets
-    looked, passed_over = list_places(services, targets, 60)
-    assert [one.target.ref.table for one in looked] == ["edge", "old"]
-    found = {one.target.ref.table: one.reason for one in passed_over}
+    places = select_places(services, Selection(warehouse=at(tmp_path)), ALL).places
+    looked, passed_over = list_places(services, places, 60)
+    assert [one.place.ref.table for one in looked] == ["edge", "old"]
+    found = {one.place.ref.table: one.reason for one in passed_over}
     when = datetime.fromtimestamp(NOW - 59, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     file = "delta_0000002_0000002_0000/bucket_00000"
     assert found["young"] == f"something in it is younger than 1m: {file}, modified {when}"
@@ -211,18 +211,18 @@ def test_what_cannot_be_looked_at_is_kept_with_its_error_and_hides_no_other(serv
     put(tmp_path / "good/delta_0000001_0000001_0000/bucket_00000")
     put(tmp_path / "bad/delta_0000001_0000001_0000/bucket_00000")
     put(tmp_path / "bad/delta_x/bucket_00000")
-    gone = Target(
+    gone = Place(
         ref=TableRef("default", "gone"),
         location=at(tmp_path / "gone"),
         interpretation=ALL,
     )
-    unstated = Target(ref=TableRef("default", "good"), location=at(tmp_path / "good"))
-    targets = select_targets(services, Selection(warehouse=at(tmp_path)), ALL).targets
-    found, passed_over = list_places(services, [*targets, gone, unstated], 1e9)
-    assert [one.target.ref.table for one in found] == ["bad", "gone", "good"]
-    assert [one.target.ref.table for one in passed_over] == ["good"]
+    unstated = Place(ref=TableRef("default", "good"), location=at(tmp_path / "good"))
+    places = select_places(services, Selection(warehouse=at(tmp_path)), ALL).places
+    found, passed_over = list_places(services, [*places, gone, unstated], 1e9)
+    assert [one.place.ref.table for one in found] == ["bad", "gone", "good"]
+    assert [one.place.ref.table for one in passed_over] == ["good"]
     errors = [type(one.error) for one in found if isinstance(one, Unlisted)]
     assert errors[0] is CorruptError
     assert errors[1] in (CorruptError, RefusedError)
     assert errors[2] is UsageError
-    assert found[2].target is unstated
+    assert found[2].place is unstated

@@ -18,7 +18,7 @@ from acidlib.config.settings import default_settings
 from acidlib.errors import AcidError, ConflictError, CorruptError, MissingError, RefusedError, RetryError
 from acidlib.model.requests import CompactionRequest, CompactionType, State
 from acidlib.model.tables import ORC_INPUT_FORMAT, Database, Partition, Storage, Table, TableColumn, TableRef
-from acidlib.places.place import Target
+from acidlib.places.place import Place
 from acidlib.places.removals import NotOursError
 from acidlib.places.selection import CleanerOptions, Selection
 from acidlib.planning.initiate import ORC_SERDE
@@ -98,7 +98,7 @@ def catalog(hms: Metastore) -> Catalog:
     return Catalog(services, given)
 
 
-def cleaning_place(catalog: Catalog, request: CompactionRequest) -> Target | None:
+def cleaning_place(catalog: Catalog, request: CompactionRequest) -> Place | None:
     """What a cleaner takes for the place of a request that is still in the queue as it was."""
     cleaning = cleaning_at(catalog, request)
     cleaning._places.expect([request])
@@ -138,7 +138,7 @@ def test_what_is_named_has_to_exist_unless_that_may_be(
     may_be = Selection(tables=named, partitions=partitions, if_exists=True)
     selected = catalog(hms).select(may_be, automatic=automatic)
     assert selected.notes == (f"{told}; nothing is done there, as --if-exists says",)
-    assert len(selected.targets) == taken
+    assert len(selected.places) == taken
 
 
 @pytest.mark.parametrize("automatic", [False, True])
@@ -152,7 +152,7 @@ def test_a_table_that_is_named_has_to_be_acid(tmp_path: Path, automatic: bool) -
         with pytest.raises(RefusedError, match="external"):
             catalog(hms).require_named(Selection(tables=("d.t",), if_exists=may_be), ())
     selected = catalog(hms).select(Selection(tables=("d.*",)), automatic=automatic)
-    assert (selected.targets, len(selected.passed_over) + len(selected.notes)) == ((), 1)
+    assert (selected.places, len(selected.passed_over) + len(selected.notes)) == ((), 1)
 
 
 def test_what_only_the_queue_knows_was_dropped_and_is_no_typo(tmp_path: Path) -> None:
@@ -203,11 +203,11 @@ def test_before_anything_goes_the_table_is_asked_for_again(
 ) -> None:
     hms = Metastore(table(tmp_path))
     cleaning = cleaning_at(catalog(hms))
-    _, target = cleaning.place(request())
-    assert target is not None
+    _, place = cleaning.place(request())
+    assert place is not None
     hms.table_of = None if changes is None else replace(table(tmp_path), **changes)
     with nullcontext() if error is None else pytest.raises(error, match=told):
-        cleaning.require_unmoved(request(), target)
+        cleaning.require_unmoved(request(), place)
 
 
 def place(hms: Metastore, partition: str | None = None) -> str:
@@ -304,12 +304,12 @@ def test_what_cannot_be_used_of_one_table_ends_no_others_work(tmp_path: Path, au
     threshold = "compactorthreshold.hive.compactor.delta.num.threshold"
     hms = TwoTables(table(tmp_path, properties=FULL | {threshold: "-1"}))
     selected = catalog(hms).select(Selection(), automatic=automatic)
-    assert {str(target.ref) for target in selected.targets} == {"d.other", "d.t"}
+    assert {str(place.ref) for place in selected.places} == {"d.other", "d.t"}
     said = "Cannot use hive.compactor.delta.num.threshold=-1 from table property: it is less than 0"
     assert f"table d.t: {said}" in selected.notes
     hms = TwoTables(table(tmp_path, partitioned=True), {"p=1": part(tmp_path / "p=1")})
     selected = catalog(hms).select(Selection(), automatic=automatic)
-    assert [str(target.ref) for target in selected.targets] == ["d.other"]
+    assert [str(place.ref) for place in selected.places] == ["d.other"]
     (passed_over,) = selected.passed_over
     assert passed_over.reason.startswith("Cannot read the answer")
     (found,) = catalog(hms).places([request("p=1")])

@@ -24,7 +24,7 @@ from acidlib.metastore.options import READER, ConnectionOptions
 from acidlib.model.requests import CompactionRequest, CompactionType
 from acidlib.model.requests import State as RequestState
 from acidlib.model.tables import TableRef
-from acidlib.places.place import Interpretation, Target, request_of, stated_reader, target_of
+from acidlib.places.place import Interpretation, Place, request_of, requested_place, stated_reader
 from acidlib.places.selection import CleanerOptions, Selection
 from acidlib.ports.hive4 import Hive4Requests
 from acidlib.runs.environment import Environment
@@ -43,7 +43,7 @@ OF_DATES = (
 READ_BY_3 = Reader(Generation.HIVE3)
 OF_WORKERS = ("find_next_compact2", "update_compactor_state", "mark_compacted", "mark_failed", "mark_cleaned")
 FAILED = TApplicationException(TApplicationException.INTERNAL_ERROR, "Internal error processing")
-PLACE = Target(ref=TableRef("d", "t"), location=at("/t"))
+PLACE = Place(ref=TableRef("d", "t"), location=at("/t"))
 READS = ("get_open_txns_req", "get_partitions_by_names_req")
 
 
@@ -140,7 +140,7 @@ def backend(services: Services, server: Fork, pool: str | None = None) -> Iterat
 
 
 def place(root: Path) -> Any:
-    return SimpleNamespace(target=Target(ref=TableRef("d", "t"), location=at(root)))
+    return SimpleNamespace(place=Place(ref=TableRef("d", "t"), location=at(root)))
 
 
 def environment(services: Services, server: Fork, reader: Reader | None = None) -> Any:
@@ -201,10 +201,10 @@ def test_names_and_reader_of_a_fork_are_facts_of_their_own(reader: Generation, t
     with Fork(pools=True) as server, connected(server, reader=Reader(reader)) as hms:
         assert (hms.calls, hms.names, hms.reader) == (Generation.HIVE4, Generation.HIVE4, reader)
         stated = Interpretation(names=hms.names, reader=hms.reader)
-    target = Target(ref=TableRef("d", "t"), location=at(tmp_path), interpretation=stated)
-    hive = target.hive(Listing(location=at(tmp_path), files=()))
+    place = Place(ref=TableRef("d", "t"), location=at(tmp_path), interpretation=stated)
+    hive = place.hive(Listing(location=at(tmp_path), files=()))
     assert (hive.names, hive.reader) == (Generation.HIVE4, reader)
-    assert target.matching(default_settings(), hive.reader).by_position is (reader is Generation.HIVE4)
+    assert place.matching(default_settings(), hive.reader).by_position is (reader is Generation.HIVE4)
 
 
 @pytest.mark.parametrize(("calls", "version"), [(Generation.HIVE3, "3.0"), (Generation.HIVE4, "4.2.0")])
@@ -232,7 +232,7 @@ def test_what_is_stated_of_the_reader_counts_for_directories_too(tmp_path: Path)
     assert (found.names, found.reader) == (Generation.HIVE4, Generation.HIVE3)
     place = replace(PLACE, interpretation=found)
     request = request_of(place.listed(Listing(location=PLACE.location, files=())), CompactionType.MAJOR, initiator="me")
-    assert target_of(request, stated_reader(stated)).interpretation.reader is Generation.HIVE3
+    assert requested_place(request, stated_reader(stated)).interpretation.reader is Generation.HIVE3
 
 
 def test_without_pools_a_named_request_is_withdrawn_and_no_other_is_taken(services: Services, tmp_path: Path) -> None:
@@ -277,7 +277,7 @@ def test_of_a_pool_that_no_request_shows_it_is_said_that_it_may_be_none(services
 def test_an_initiator_puts_nothing_into_a_pool_that_is_none(services: Services, tmp_path: Path) -> None:
     with Fork(pools=False) as server, backend(services, server, "spark") as queue:
         decided: Any = SimpleNamespace(
-            place=SimpleNamespace(target=Target(ref=TableRef("d", "t"), location=at(tmp_path))),
+            listed=SimpleNamespace(place=Place(ref=TableRef("d", "t"), location=at(tmp_path))),
             kind=CompactionType.MAJOR,
             figures=CompactionRequest(id=0, ref=TableRef("d", "t"), type=CompactionType.MAJOR).facts,
         )

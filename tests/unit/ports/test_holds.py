@@ -117,7 +117,7 @@ HIVE4 = pytest.mark.parametrize("server", [Generation.HIVE4], indirect=True)
 
 def test_all_that_was_taken_is_given_back_once(server: LockServer, hold: CompactionHold, place: Path) -> None:
     hold.begin()
-    assert (str(hold.target.location), len(server.locks), (place / CLAIM).exists()) == (str(place), 1, True)
+    assert (str(hold.place.location), len(server.locks), (place / CLAIM).exists()) == (str(place), 1, True)
     hold.assert_claimed()
     for _ in range(2):
         hold.close()
@@ -230,11 +230,11 @@ def test_a_quarantine_of_another_run_is_seen_under_the_hold(hold: CompactionHold
     """This run has read the queue before; the other run has failed its verification since then."""
     requests = hold._fence.requests  # type: ignore[attr-defined]
     listing: Any = None
-    assert list(requests.rows_at(hold.target)) == []
+    assert list(requests.rows_at(hold.place)) == []
     hold.begin()
     wrong = replace(ROW, id=6, state=State.FAILED, facts=replace(NO_FACTS, differs=True))
     hms.shown = (wrong, replace(wrong, id=7, ref=TableRef("s", "another")))
-    assert list(requests.rows_at(hold.target)) == [], "outside of a hold the queue is read once"
+    assert list(requests.rows_at(hold.place)) == [], "outside of a hold the queue is read once"
     assert hold.quarantining_request(listing) == wrong
 
 

@@ -14,7 +14,7 @@ from acidlib.errors import RetryError
 from acidlib.execute.services import Services
 from acidlib.model.tables import TableRef
 from acidlib.places.listing import Unlisted, list_places
-from acidlib.places.place import Interpretation, ListedPlace, Target
+from acidlib.places.place import Interpretation, ListedPlace, Place
 from acidlib.planning.stated_write_ids import StatedWriteIds
 from acidlib.stores.renaming import hdfs_client as client
 from acidlib.stores.stores import Stores
@@ -61,15 +61,15 @@ def looked_at(services: Services, stores: Stores, root: str, local: Path) -> lis
     """Why the places of a table there cannot be listed, as one run is told; one of a local table can."""
     (local / "delta_0000001_0000001_0000").mkdir(parents=True)
     (local / "delta_0000001_0000001_0000/bucket_00000").write_bytes(b"x")
-    targets = [
-        Target(
+    places = [
+        Place(
             ref=TableRef("d", "t", f"p={number}"),
             location=stores.locate(f"{root}/p={number}" if number else str(local)),
             interpretation=Interpretation(write_ids=StatedWriteIds(everything=True)),
         )
         for number in range(PLACES)
     ]
-    found, _ = list_places(replace(services, stores=stores), targets, None)
+    found, _ = list_places(replace(services, stores=stores), places, None)
     assert [type(one) for one in found] == [ListedPlace] + [Unlisted] * (PLACES - 1)
     reasons = []
     for number, one in enumerate(found[1:], start=1):

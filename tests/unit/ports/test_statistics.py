@@ -20,7 +20,7 @@ from acidlib.execute.services import Services
 from acidlib.metastore.catalog import CHANGED, NotComparedError, WholeTable
 from acidlib.model.results import Statistics
 from acidlib.model.tables import MANAGED_TABLE, Database, Partition, Storage, Table, TableRef
-from acidlib.places.place import TableFacts, Target
+from acidlib.places.place import Place, TableFacts
 from acidlib.ports.statistics import GATHER, StatisticsUpdater
 from acidlib.queue.metastore_database import MetastoreDatabase, Owner
 from acidlib.report.progress import TerminalProgress
@@ -94,15 +94,15 @@ def table(properties: Mapping[str, str], created: int = 1) -> Table:
 
 
 @pytest.fixture
-def target(tmp_path: Path) -> Target:
+def place(tmp_path: Path) -> Place:
     (tmp_path / "t" / BASE).mkdir(parents=True)
     (tmp_path / "t" / BASE / "bucket_00000").write_bytes(b"bytes")
     facts = TableFacts(table=table({CHANGED: OLD}), database=Database(name="db"))
-    return Target(ref=TableRef("db", "t"), location=at(tmp_path / "t"), facts=facts)
+    return Place(ref=TableRef("db", "t"), location=at(tmp_path / "t"), facts=facts)
 
 
 def updated(
-    services: Services, metastore: FakeMetastore, target: Target, database: MetastoreDatabase | None = None
+    services: Services, metastore: FakeMetastore, place: Place, database: MetastoreDatabase | None = None
 ) -> Statistics | None:
     """With a clock that goes on by what is waited."""
 
@@ -113,7 +113,7 @@ def updated(
     going = replace(services, clock=lambda: metastore.now, pause=pause)
     hms: Any = metastore
     updater = StatisticsUpdater(going, hms, database)
-    return updater.update(target, known_since=metastore.now, results=(BASE,), rows=7)
+    return updater.update(place, known_since=metastore.now, results=(BASE,), rows=7)
 
 
 def names_written(found: Statistics | None) -> tuple[str, ...]:
@@ -140,14 +140,14 @@ def not_updated(found: Statistics | None) -> str:
 )
 def test_a_table_that_was_left_alone_for_a_while_is_changed_at_once(
     services: Services,
-    target: Target,
+    place: Place,
     before: dict[str, str],
     written: tuple[str, ...],
     after: dict[str, str],
     asked: list[str],
 ) -> None:
     metastore = FakeMetastore({CHANGED: OLD, **before})
-    assert updated(services, metastore, target) == Statistics(written=written, files=1, bytes=5, rows=7)
+    assert updated(services, metastore, place) == Statistics(written=written, files=1, bytes=5, rows=7)
     assert (metastore.properties, metastore.asked) == (after, ["write ids", "read", *asked])
 
 
@@ -161,17 +161,17 @@ def test_a_table_that_was_left_alone_for_a_while_is_changed_at_once(
     ],
 )
 def test_a_change_of_another_is_not_lost(
-    services: Services, target: Target, stamp: str, seconds: float, first_calls: list[str]
+    services: Services, place: Place, stamp: str, seconds: float, first_calls: list[str]
 ) -> None:
     metastore = FakeMetastore({CHANGED: stamp, "mine": "x"}, now=NOW + seconds)
     metastore.between = [lambda ms: ms.alter(other="1")]
-    assert names_written(updated(services, metastore, target))
+    assert names_written(updated(services, metastore, place))
     assert metastore.properties.items() >= {**RIGHT, "mine": "x", "other": "1"}.items()
     assert metastore.asked[: len(first_calls)] == first_calls
     assert metastore.now < NOW + 4
 
 
-def test_a_table_that_changes_all_the_time_is_left_alone(services: Services, target: Target) -> None:
+def test_a_table_that_changes_all_the_time_is_left_alone(services: Services, place: Place) -> None:
     metastore = FakeMetastore({CHANGED: str(NOW)})
 
     def alter(ms: FakeMetastore) -> None:
@@ -180,29 +180,29 @@ def test_a_table_that_changes_all_the_time_is_left_alone(services: Services, tar
         ms.between.append(alter)
 
     metastore.between = [alter]
-    assert "changes every second" in not_updated(updated(services, metastore, target))
+    assert "changes every second" in not_updated(updated(services, metastore, place))
     assert "numFiles" not in metastore.properties
     assert metastore.asked.count("wait") == 4
 
 
-def test_statistics_of_a_transaction_under_way_are_left_alone(services: Services, target: Target) -> None:
+def test_statistics_of_a_transaction_under_way_are_left_alone(services: Services, place: Place) -> None:
     """Else the metastore would take back what that transaction claims of them."""
     metastore = FakeMetastore({CHANGED: OLD}, write_id=4)
-    assert "write id 4" in not_updated(updated(services, metastore, target))
+    assert "write id 4" in not_updated(updated(services, metastore, place))
     aborted = replace(metastore.ids, high_water_mark=4, aborted_ids=(4,))
-    assert names_written(updated(services, replace(metastore, ids=aborted, asked=[]), target))
+    assert names_written(updated(services, replace(metastore, ids=aborted, asked=[]), place))
 
 
 def test_a_database_that_cannot_compare_is_asked_once_a_run(
-    services: Services, target: Target, capsys: pytest.CaptureFixture[str]
+    services: Services, place: Place, capsys: pytest.CaptureFixture[str]
 ) -> None:
     metastore = FakeMetastore({CHANGED: OLD}, error=NotComparedError("Cannot change properties of db.t: no CLOBs"))
     hms: Any = metastore
     updater = StatisticsUpdater(replace(services, progress=TerminalProgress()), hms, None)
     reasons = []
     for name in ("t", "u"):
-        place = replace(target, ref=TableRef("db", name))
-        found = updater.update(place, known_since=NOW, results=(BASE,), rows=7)
+        of_name = replace(place, ref=TableRef("db", name))
+        found = updater.update(of_name, known_since=NOW, results=(BASE,), rows=7)
         reasons.append(found.reason if found is not None and found.reason is not None else "")
     assert reasons[0].startswith("Cannot change properties of db.t: no CLOBs. Name the metastore's database")
     assert "Cannot update statistics of db.u: the metastore's database cannot compare, as db.t showed" in reasons[1]
@@ -210,9 +210,9 @@ def test_a_database_that_cannot_compare_is_asked_once_a_run(
     assert capsys.readouterr().err.count("the database of this metastore cannot compare") == 1
 
 
-def test_another_error_of_the_metastore_is_no_conflict(services: Services, target: Target) -> None:
+def test_another_error_of_the_metastore_is_no_conflict(services: Services, place: Place) -> None:
     metastore = FakeMetastore({CHANGED: OLD}, error=RetryError("Cannot change properties of db.t: it is away"))
-    found = updated(services, metastore, target)
+    found = updated(services, metastore, place)
     assert found is not None
     assert found.reason == "Cannot change properties of db.t: it is away"
     assert metastore.asked.count("change") == 1
@@ -233,24 +233,24 @@ def fail(metastore: FakeMetastore) -> None:
     ],
 )
 def test_what_cannot_be_written_safely_is_told(
-    services: Services, target: Target, metastore: FakeMetastore, reason: str
+    services: Services, place: Place, metastore: FakeMetastore, reason: str
 ) -> None:
     before = dict(metastore.properties)
-    assert reason in not_updated(updated(services, metastore, target))
+    assert reason in not_updated(updated(services, metastore, place))
     assert metastore.properties == before
 
 
-def test_a_place_that_cannot_be_listed_fails_nothing(services: Services, target: Target) -> None:
-    found = updated(services, FakeMetastore({CHANGED: OLD}), replace(target, location=at("/nowhere")))
+def test_a_place_that_cannot_be_listed_fails_nothing(services: Services, place: Place) -> None:
+    found = updated(services, FakeMetastore({CHANGED: OLD}), replace(place, location=at("/nowhere")))
     assert found is not None
     assert found.reason is not None
 
 
-def test_nothing_is_asked_where_it_is_not_wanted(services: Services, target: Target) -> None:
+def test_nothing_is_asked_where_it_is_not_wanted(services: Services, place: Place) -> None:
     off = replace(services, settings=services.settings.with_layer(Layer.COMMAND_LINE, {GATHER: "false"})[0])
     metastore = FakeMetastore({CHANGED: OLD})
-    assert updated(off, metastore, target) is None
-    assert updated(services, metastore, replace(target, facts=None)) is None
+    assert updated(off, metastore, place) is None
+    assert updated(services, metastore, replace(place, facts=None)) is None
     assert metastore.asked == []
 
 
@@ -309,13 +309,13 @@ def rows_of(url: str, name: str) -> set[tuple[Any, ...]]:
 @pytest.mark.parametrize("generation", list(Generation))
 @pytest.mark.parametrize("partition", [None, "p=1"])
 def test_single_rows_are_changed_in_the_database(
-    services: Services, target: Target, url: str, generation: Generation, partition: str | None
+    services: Services, place: Place, url: str, generation: Generation, partition: str | None
 ) -> None:
-    assert target.facts is not None
-    part = None if partition is None else Partition(values=("1",), storage=target.facts.table.storage, created=1)
-    place = replace(target, ref=target.ref._replace(partition=partition), facts=replace(target.facts, partition=part))
+    assert place.facts is not None
+    part = None if partition is None else Partition(values=("1",), storage=place.facts.table.storage, created=1)
+    part_of_it = replace(place, ref=place.ref._replace(partition=partition), facts=replace(place.facts, partition=part))
     metastore = FakeMetastore({}, generation=generation)
-    found = updated(services, metastore, place, MetastoreDatabase(url))
+    found = updated(services, metastore, part_of_it, MetastoreDatabase(url))
     assert found == Statistics(written=NAMES, files=1, bytes=5, rows=7)
     assert metastore.asked == ["write ids"]
     name, number, other = ("TABLE_PARAMS", 5, 6) if partition is None else ("PARTITION_PARAMS", 7, 8)
@@ -324,42 +324,40 @@ def test_single_rows_are_changed_in_the_database(
 
 @pytest.mark.parametrize("what", OTHERS_WRITE)
 def test_what_another_writes_meanwhile_is_looked_at_again(
-    services: Services, target: Target, url: str, what: str
+    services: Services, place: Place, url: str, what: str
 ) -> None:
-    assert names_written(updated(services, FakeMetastore({}), target, Shared(url, then=OTHERS_WRITE[what], times=1)))
+    assert names_written(updated(services, FakeMetastore({}), place, Shared(url, then=OTHERS_WRITE[what], times=1)))
     assert {row for row in rows_of(url, "TABLE_PARAMS") if row[0] == 5} == {(5, *pair) for pair in RIGHT.items()}
 
 
-def test_nothing_is_written_over_what_another_writes_each_time(services: Services, target: Target, url: str) -> None:
-    found = updated(services, FakeMetastore({}), target, Shared(url, then=OTHERS_WRITE["a value"], times=4))
+def test_nothing_is_written_over_what_another_writes_each_time(services: Services, place: Place, url: str) -> None:
+    found = updated(services, FakeMetastore({}), place, Shared(url, then=OTHERS_WRITE["a value"], times=4))
     assert found is not None
     assert found.reason == "Cannot change statistics of db.t: another writer has changed numFiles meanwhile"
     assert rows_of(url, "TABLE_PARAMS") == {(5, "numFiles", "xxxx9"), (6, "numFiles", "xxxx9")}
 
 
-def test_a_right_that_is_missing_is_asked_for_once(
-    services: Services, target: Target, url: str, tmp_path: Path
-) -> None:
+def test_a_right_that_is_missing_is_asked_for_once(services: Services, place: Place, url: str, tmp_path: Path) -> None:
     with create_engine(url).begin() as connection:
         connection.execute(
             text('create trigger no before update on "TABLE_PARAMS" begin select raise(abort, "no"); end')
         )
     metastore = FakeMetastore({})
-    found = updated(services, metastore, target, MetastoreDatabase(url))
+    found = updated(services, metastore, place, MetastoreDatabase(url))
     assert found is not None
     assert found.reason is not None
     assert found.reason.startswith("Cannot change statistics in the queue")
     assert metastore.asked == ["write ids"]
 
 
-def test_a_table_of_the_name_that_is_another_is_not_touched(services: Services, target: Target, url: str) -> None:
-    assert target.facts is not None
-    anew = replace(target, facts=replace(target.facts, table=table({CHANGED: OLD}, created=2)))
+def test_a_table_of_the_name_that_is_another_is_not_touched(services: Services, place: Place, url: str) -> None:
+    assert place.facts is not None
+    anew = replace(place, facts=replace(place.facts, table=table({CHANGED: OLD}, created=2)))
     assert "has no such place" in not_updated(updated(services, FakeMetastore({}), anew, MetastoreDatabase(url)))
     assert rows_of(url, "TABLE_PARAMS") == {(5, "numFiles", "9"), (6, "numFiles", "9")}
 
 
-def test_a_database_of_no_metastore_is_as_good_as_none(services: Services, target: Target) -> None:
+def test_a_database_of_no_metastore_is_as_good_as_none(services: Services, place: Place) -> None:
     metastore = FakeMetastore({CHANGED: OLD})
-    assert updated(services, metastore, target, MetastoreDatabase("sqlite://")) is not None
+    assert updated(services, metastore, place, MetastoreDatabase("sqlite://")) is not None
     assert metastore.properties["numFiles"] == "1"

@@ -50,6 +50,6 @@ def test_cancel_says_so_and_withdraws_the_others(queue: SqlQueue, monkeypatch: p
 def test_it_is_in_the_way_of_a_compaction_of_its_table(services: Services, queue: SqlQueue) -> None:
     request = CompactionRequest(id=0, ref=TableRef("db", "odd"), type=CompactionType.MAJOR)
     scope: Any = SimpleNamespace(named_request=lambda *_: request)
-    place: Any = None
+    listed: Any = None
     with pytest.raises(ConflictError, match=r"Cannot compact db\.odd: .*its row is not understood"):
-        SqlRequests(services, queue, scope).submit(place, request.type)
+        SqlRequests(services, queue, scope).submit(listed, request.type)

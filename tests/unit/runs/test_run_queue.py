@@ -14,7 +14,7 @@ from unit.planning.listings import listing
 from acidlib.model.requests import CompactionType
 from acidlib.model.tables import TableRef
 from acidlib.places.listing import ListingOutcome
-from acidlib.places.place import Interpretation, Target
+from acidlib.places.place import Interpretation, Place
 from acidlib.places.selection import Selection
 from acidlib.planning.stated_write_ids import StatedWriteIds
 from acidlib.runs.run_queue import Budget, CompactionRun, Order, ordered
@@ -25,9 +25,9 @@ ALL = Interpretation(write_ids=StatedWriteIds(everything=True))
 
 
 def looked(name: str, deltas: int, size: int, modified: float) -> ListingOutcome:
-    target = Target(ref=TableRef("d", name), location=at(f"/w/{name}"), interpretation=ALL)
+    place = Place(ref=TableRef("d", name), location=at(f"/w/{name}"), interpretation=ALL)
     names = [f"delta_{number}_{number}" for number in range(1, deltas + 1)]
-    return target.listed(listing(*names, sizes={names[0]: size - deltas + 1}, length=1, modified=modified))
+    return place.listed(listing(*names, sizes={names[0]: size - deltas + 1}, length=1, modified=modified))
 
 
 FOUR = [
@@ -43,7 +43,7 @@ FOUR = [
 )
 def test_the_most_urgent_goes_first_and_equal_ones_by_name(order: Order, expected: str) -> None:
     for given in itertools.permutations(FOUR):
-        assert "".join(one.target.ref.table for one in ordered(given, order)) == expected
+        assert "".join(one.place.ref.table for one in ordered(given, order)) == expected
 
 
 # --- budgets ----------------------------------------------------------------------------------------------------------
