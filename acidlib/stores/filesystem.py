@@ -217,6 +217,27 @@ class RenameFileSystem(FileSystem):
         """Remove a directory only if it is empty, atomically; return whether it went. False if it is missing, too."""
 
 
+def try_to_rename(
+    fs: RenameFileSystem, source: str, target: str, *, proof: str | None = None, durable: bool = True
+) -> bool:
+    """Rename where an answer may be lost; return False when the source is gone, or the target exists.
+
+    After an error it counts as done if the source is gone and `proof` is there, by default the target: so no other run
+    may make that. Then a durable rename is made durable once more.
+    """
+    try:
+        fs.rename_noreplace(source, target, missing=ConflictError, durable=durable)
+    except AcidError as error:
+        if not fs.exists(source) and fs.exists(proof or target):
+            if durable:
+                fs.sync(target.rpartition("/")[0])
+            return True
+        if isinstance(error, ConflictError):
+            return False
+        raise
+    return True
+
+
 _NOT_BELOW = re.compile(r"(?:\A|/)\.{0,2}(?:/|\Z)|\0")
 """In a path: a part that is empty, `.` or `..`; or a character that ends a path."""
 

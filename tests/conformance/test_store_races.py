@@ -63,9 +63,11 @@ def claim_by_contents(patch: pytest.MonkeyPatch) -> None:
 
 def no_generations(patch: pytest.MonkeyPatch) -> None:
     """A renewal leaves the name that a taker has seen."""
-    rename = claims.renamed
+    rename = claims.try_to_rename
     patch.setattr(claims, "_generation_path", lambda directory, number, token: f"{directory}/0.{token}")
-    patch.setattr(claims, "renamed", lambda fs, a, b, **more: fs.exists(a) if a == b else rename(fs, a, b, **more))
+    patch.setattr(
+        claims, "try_to_rename", lambda fs, a, b, **more: fs.exists(a) if a == b else rename(fs, a, b, **more)
+    )
 
 
 def claim_by_making(patch: pytest.MonkeyPatch) -> None:

@@ -35,7 +35,7 @@ from acidlib.errors import WHEN_FREE, AcidError, BusyError, ConflictError, Refus
 from acidlib.location import Location
 from acidlib.processes import has_ended, process_identity
 from acidlib.stores.control_files import read_document
-from acidlib.stores.filesystem import FileSystem, RenameFileSystem
+from acidlib.stores.filesystem import FileSystem, RenameFileSystem, try_to_rename
 from acidlib.stores.store import CLAIM, STALE_SECONDS, Claim, instant
 
 TRIES_TO_CLAIM = 5
@@ -122,7 +122,7 @@ def _try_to_claim(fs: RenameFileSystem, location: Location, owner: str, token: s
             _clear(fs, path, seen.names)
         fs.make_directory(_generation_path(own, _FIRST_GENERATION, token))
         proof = _generation_path(path, _FIRST_GENERATION, token)
-        return _FIRST_GENERATION if renamed(fs, own, path, proof=proof, durable=False) else None
+        return _FIRST_GENERATION if try_to_rename(fs, own, path, proof=proof, durable=False) else None
     finally:
         with suppress(AcidError):  # hidden and harmless, and removed by a cleaner
             if fs.exists(own):
@@ -145,12 +145,12 @@ def _require_ours(fs: FileSystem, path: str) -> None:
 def _take_over(fs: RenameFileSystem, path: str, token: str, stale: int, stale_token: str) -> int | None:
     """Rename a stale generation to our own; None when it was renewed, released or taken meanwhile."""
     our_record = f"{path}/{token}.json"
-    if not renamed(fs, f"{path}.{token}/{token}.json", our_record, durable=False):
+    if not try_to_rename(fs, f"{path}.{token}/{token}.json", our_record, durable=False):
         return None
     ours = _generation_path(path, stale + 1, token)
     is_taken = False
     try:
-        is_taken = renamed(fs, _generation_path(path, stale, stale_token), ours, durable=False)
+        is_taken = try_to_rename(fs, _generation_path(path, stale, stale_token), ours, durable=False)
     finally:
         with suppress(AcidError):
             fs.remove_file(f"{path}/{stale_token}.json" if is_taken else our_record, missing=ConflictError)
@@ -173,7 +173,7 @@ class RenameClaim(Claim):
         before leaves us none to rename.
         """
         following = _generation_path(self._path, self._generation + 1, self.token)
-        if not renamed(self._fs, self._own_path, following, durable=False):
+        if not try_to_rename(self._fs, self._own_path, following, durable=False):
             return False
         self._generation += 1
         return True
@@ -276,22 +276,3 @@ def _clear(fs: RenameFileSystem, path: str, names: tuple[str, ...]) -> bool:
 
 def _generation_path(directory: str, number: int, token: str) -> str:
     return f"{directory}/{number}.{token}"
-
-
-def renamed(fs: RenameFileSystem, source: str, target: str, *, proof: str | None = None, durable: bool = True) -> bool:
-    """Rename where an answer may be lost; return False when the source is gone, or the target exists.
-
-    After an error it counts as done if the source is gone and `proof` is there, by default the target: so no other run
-    may make that. Then a durable rename is made durable once more.
-    """
-    try:
-        fs.rename_noreplace(source, target, missing=ConflictError, durable=durable)
-    except AcidError as error:
-        if not fs.exists(source) and fs.exists(proof or target):
-            if durable:
-                fs.sync(target.rpartition("/")[0])
-            return True
-        if isinstance(error, ConflictError):
-            return False
-        raise
-    return True

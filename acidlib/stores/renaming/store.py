@@ -46,8 +46,16 @@ from acidlib.location import Location
 from acidlib.planning.publication import unexplained
 from acidlib.points import Point, reach
 from acidlib.stores.control_files import read_document
-from acidlib.stores.filesystem import FileSystem, Pace, RenameFileSystem, require_measured, require_small, safe_parts
-from acidlib.stores.renaming.claims import claim, read_claim, renamed
+from acidlib.stores.filesystem import (
+    FileSystem,
+    Pace,
+    RenameFileSystem,
+    require_measured,
+    require_small,
+    safe_parts,
+    try_to_rename,
+)
+from acidlib.stores.renaming.claims import claim, read_claim
 from acidlib.stores.store import (
     ATTEMPTS,
     CLAIM,
@@ -96,7 +104,7 @@ class RenameStage(Stage):
         self._fs.make_directory(f"{self.path}/{directory}")
         for attempt in attempts:
             target = f"{self.path}/{directory}/{attempt.name}"
-            if not renamed(self._fs, attempt.path, target, durable=False):
+            if not try_to_rename(self._fs, attempt.path, target, durable=False):
                 raise ConflictError(
                     f"Cannot accept {attempt.path}: {target} already exists, or another run has revoked it"
                 )
@@ -316,12 +324,12 @@ class RenameStage(Stage):
         reach(Point.UNDO_RECORDED)
         try:
             for name in directories:
-                if not renamed(fs, f"{location}/{name}", f"{staging}/{name}"):
+                if not try_to_rename(fs, f"{location}/{name}", f"{staging}/{name}"):
                     raise ConflictError(
                         f"Cannot take {location}/{name} back: it is gone, or another run has taken over"
                     )
                 reach(Point.UNDO_MOVED)
-            if not renamed(fs, staging, f"{location}/{aside}"):
+            if not try_to_rename(fs, staging, f"{location}/{aside}"):
                 raise ConflictError(f"Cannot take back the directories in {staging}: another run has taken over")
         except (AcidError, KeyboardInterrupt) as error:
             try:
@@ -344,7 +352,7 @@ class RenameStage(Stage):
             return
         for directory in recorded:
             if fs.exists(f"{staging}/{directory.name}"):
-                renamed(fs, f"{staging}/{directory.name}", f"{self._location}/{directory.name}")
+                try_to_rename(fs, f"{staging}/{directory.name}", f"{self._location}/{directory.name}")
         if not any(fs.exists(f"{staging}/{directory.name}") for directory in recorded):
             _remove_recorded_staging(fs, self._location, staging)
 
@@ -445,7 +453,7 @@ class RenameStore(Store):
                     _verify_directory(fs, f"{revoked}/{directory.name}", directory)
                 refuse_existing(fs, location, waiting)
                 for directory in waiting:
-                    if not renamed(fs, f"{revoked}/{directory.name}", f"{location}/{directory.name}"):
+                    if not try_to_rename(fs, f"{revoked}/{directory.name}", f"{location}/{directory.name}"):
                         raise ConflictError(f"Cannot publish {location}/{directory.name}: it already exists")
             outcome = "discarded" if reason is not None else "finished" if waiting else "was published"
             left = _remove_recorded_staging(fs, location, revoked)
@@ -556,7 +564,7 @@ def revoke(fs: RenameFileSystem, staging: str) -> str:
     """Take a staging directory from the run that made it, by a rename; return its path from then on."""
     if staging.endswith(REVOKED):
         return staging
-    if not renamed(fs, staging, staging + REVOKED):
+    if not try_to_rename(fs, staging, staging + REVOKED):
         raise ConflictError(f"Cannot revoke {staging}: it is gone, or {staging}{REVOKED} already exists")
     return staging + REVOKED
 
