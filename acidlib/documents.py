@@ -119,7 +119,8 @@ def _setting_item(key: Key) -> str:
     stated = [key.default] if key.default else []
     if (where := _in_tables(key)) != "no":
         stated.append(f"in tables {where}")
-    return _item(f"- `{key.name}`", "; ".join(stated), key.meaning.removeprefix("status: "))
+    meaning = key.meaning.removeprefix("status: ")
+    return _item(f"- `{key.name}`", "; ".join(stated), meaning[0].upper() + meaning[1:])
 
 
 def _item(name: str, stated: str, meaning: str) -> str:
