@@ -58,8 +58,8 @@ def parse_flag(text: str) -> bool:
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return `; did you mean tables?` for a name that is not known, if one that is known is like it, else nothing."""
-    close = get_close_matches(name, list(known), n=2, cutoff=0.7)
-    return f"; did you mean {' or '.join(close)}?" if close else ""
+    close = get_close_matches(name, list(known), n=1, cutoff=0.8)
+    return f"; did you mean {close[0]}?" if close else ""
 
 
 def plural(count: int, noun: str, many: str | None = None) -> str:

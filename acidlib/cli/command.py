@@ -306,15 +306,20 @@ def finish(
 
 
 def print_pieces(pieces: Iterable[str]) -> None:
-    """Write the result to standard output. Raise `_UnwrittenError` if that is not possible."""
+    """Write the result to standard output. Raise `_UnwrittenError` if that is not possible.
+
+    A reader that has read enough, such as `head`, closes the pipe: then the rest is not written, and nothing is wrong.
+    """
     try:
         for piece in pieces:
             click.echo(piece, nl=False)
         click.echo()
-    except (OSError, ValueError) as error:  # a closed pipe, a full disk, an encoding that lacks a character
+    except (OSError, ValueError) as error:  # a full disk, a closed pipe, an encoding that lacks a character
         with suppress(OSError, ValueError):
             # else the flush at the end of the process fails, too
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if isinstance(error, BrokenPipeError):
+            return
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise _UnwrittenError(f"Cannot write the result to standard output: {reason}; what was done is done") from error
 

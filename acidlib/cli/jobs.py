@@ -22,6 +22,7 @@ from acidlib.cli.options import (
     duration,
     filter_options,
     place_options,
+    request_number,
     selection_options,
     size,
 )
@@ -186,7 +187,7 @@ def cleaner(
     example="undo 17 --dry-run",
 )
 @common_options
-@click.argument("request", type=click.IntRange(min=1))
+@click.argument("request", type=request_number)
 @flag("--nobody-reads", help="State that no reader is at work there, which only the operator can know.")
 @flag("--dry-run", help="Show what would be moved, and what readers would read then; change nothing.")
 def undo(*, environment: Environment, output: Output, request: int, **options: Any) -> None:
@@ -201,7 +202,7 @@ def undo(*, environment: Environment, output: Output, request: int, **options: A
     example="cancel 17 18",
 )
 @common_options
-@click.argument("requests", metavar="REQUEST...", type=click.IntRange(min=1), nargs=-1, required=True)
+@click.argument("requests", metavar="REQUEST...", type=request_number, nargs=-1, required=True)
 @flag("--dry-run", help="Show what would be withdrawn; change nothing.")
 def cancel(*, environment: Environment, output: Output, requests: tuple[int, ...], dry_run: bool) -> None:
     """Withdraw the requests."""

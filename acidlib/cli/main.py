@@ -86,8 +86,8 @@ class Commands(HelpedCommand, click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command of a name; `show PLACE` is `show-place PLACE`."""
-        if args[0] == "show" and len(args) > 1 and not args[1].startswith("-"):
+        """Find the command of a name; `show` with a PLACE, wherever it stands, is `show-place`."""
+        if args[0] == "show" and _names_a_place(args[1:]):
             args = ["show-place", *args[1:]]
         if job_named(args[0]) is None and not ctx.resilient_parsing and not args[0].startswith("-"):
             close = get_close_matches(args[0].replace("_", "-"), self.list_commands(ctx))
@@ -228,6 +228,17 @@ def main_of_file(words: list[str]) -> None:
         error.message = one_line(error.message)  # type: ignore[misc]  # click has no other way
         error.show()
         sys.exit(error.exit_code)
+
+
+def _names_a_place(words: Sequence[str]) -> bool:
+    """Return whether the words behind `show` have one that is neither an option of it nor the value of one."""
+    job = job_named("show")
+    assert job is not None
+    show = job.load()
+    ctx = click.Context(
+        show, resilient_parsing=True, ignore_unknown_options=True, allow_extra_args=True, **show.context_settings
+    )
+    return any(not word.startswith("-") for word in show.make_parser(ctx).parse_args(list(words))[1])
 
 
 def _exit_with(error: AcidError) -> NoReturn:

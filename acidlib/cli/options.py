@@ -33,6 +33,13 @@ def duration(text: str) -> float:
     return seconds
 
 
+def request_number(text: str) -> int:
+    """Return the number of a request: a type of arguments."""
+    if not (text.isascii() and text.isdecimal() and int(text)):
+        raise click.BadParameter(f"{text!r} is not the number of a request; acidlib show has them")
+    return int(text)
+
+
 def size(text: str) -> int:
     """Return the bytes of 256m, 1g: a type of options."""
     try:
@@ -185,14 +192,20 @@ POOL = click.option(
 """With PLACE and YES: options that some jobs add, and that `selection_options` handles."""
 
 
-def place_of(place: str | None, filters: dict[str, Any]) -> dict[str, Any]:
+def place_of(place: str | None, filters: dict[str, Any], *, has_metastore: bool) -> dict[str, Any]:
     """Return the options of a job with those that PLACE stands for: --location, or --table and --partition."""
     if place is None:
         return filters
-    if filters["location"] is not None or filters["warehouse"] is not None or filters["tables"]:
+    is_location = place.startswith(("/", ".")) or ":/" in place
+    if filters["location"] is not None or filters["tables"] or (is_location and filters["warehouse"] is not None):
         raise click.UsageError(f"{place} names a place already: --location, --warehouse and --table cannot")
-    if place.startswith(("/", ".")) or ":/" in place:
+    if is_location:
         return filters | {"location": place}
+    if not has_metastore and filters["warehouse"] is None:
+        raise click.UsageError(
+            f"Cannot look for {place}: there is no metastore; give --metastore-uri, or --warehouse, the directory of "
+            "its database"
+        )
     table, _, partition = place.partition("/")
     partitions = (*((partition,) if partition else ()), *filters["partitions"])
     return filters | {"tables": (table,), "partitions": partitions}
@@ -232,7 +245,7 @@ def selection_options(function: _Command) -> _Command:
         place: str | None = None,
         **options: Any,
     ) -> Any:
-        options = place_of(place, options)
+        options = place_of(place, options, has_metastore=bool(environment.metastore))
         version = None if hive_version == "auto" else int(hive_version)
         directories = directories_of(options, of_each=yes, hive_version=version)
         lake = Lake(environment, directories=directories, pool=pool, caller=CommandLine())

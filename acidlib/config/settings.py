@@ -19,7 +19,7 @@ from acidlib.config.files import expand, read_bytes, read_site
 from acidlib.config.keys import BY_NAME, CONNECTION_NAMES, KEYS, NAMESPACES, Key, Kind, Spelling, find_key, is_hives
 from acidlib.errors import CorruptError, RefusedError, UsageError
 from acidlib.planning.initiate import Threshold, Thresholds
-from acidlib.wording import parse_duration, parse_flag, parse_size
+from acidlib.wording import did_you_mean, parse_duration, parse_flag, parse_size
 
 Value = int | float | str
 
@@ -224,7 +224,7 @@ def _resolve(name: str, layer: Layer) -> tuple[Key | None, str | None]:
     if key is not None or not (name.startswith(NAMESPACES) or layer in (Layer.TOML, Layer.COMMAND_LINE)):
         return key, None
     if layer is Layer.COMMAND_LINE:
-        reason = "there is no such setting"
+        reason = f"there is no such setting{did_you_mean(name, BY_NAME)}"
         if name.startswith(_HADOOPS):
             reason = (
                 "it is a property of Hadoop, for core-site.xml in HADOOP_CONF_DIR, or as "

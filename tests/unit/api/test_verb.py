@@ -12,7 +12,7 @@ import pytest
 import acidlib
 
 CALLS: dict[str, Any] = {
-    "it has no argument partition; did you mean partitions or max_partitions?": {"kind": "major", "partition": "a=1"},
+    "it has no argument partition; did you mean partitions?": {"kind": "major", "partition": "a=1"},
     "it has no argument max_byte; did you mean max_bytes?": {"kind": "major", "max_byte": 1},
     "it has no argument xyz": {"kind": "major", "xyz": 1},
     "missing a required argument: 'kind'": {},
