@@ -13,7 +13,7 @@ from itertools import count
 import pytest
 
 from acidlib.acid.names import Generation
-from acidlib.errors import ConflictError, RetryError
+from acidlib.errors import BusyError, ConflictError, RetryError
 from acidlib.metastore.heartbeat import Heartbeater
 from acidlib.metastore.hms import Hms
 from acidlib.metastore.holding import begin_compaction, lock_place, publication_lock
@@ -179,15 +179,22 @@ class CompactorLocks:
     ) -> None:
         with lock_place(hms, beats, ref=TableRef("db", "t", "p=1"), agent="acidlib-1") as held:
             with pytest.raises(
-                ConflictError,
-                match=rf"held by lock {held.lock_id} \(EXCLUSIVE by etl on host1, acidlib-1 [\w.:]+\); try again",
+                BusyError,
+                match=r"^Cannot compact db\.t\.p=1: another compactor works on it: "
+                rf"held by lock {held.lock_id} \(EXCLUSIVE by etl on host1, acidlib-1 [\w.:]+\); try again",
             ):
                 lock_place(others, theirs, ref=TableRef("db", "t", "p=1"), agent="acidlib-2")
-            assert [lock.lock_id for lock in hms.show_locks("acidlib.places")] == [held.lock_id]
-            lock_place(others, theirs, ref=TableRef("db", "t", "p=2"), agent="acidlib-2").release()
+            (lock,) = hms.show_locks("acidlib.places")
+            assert (lock.lock_id, lock.table, lock.partition) == (held.lock_id, "db.t", "p=1")
+            assert (lock.type, lock.txn_id) == (LockType.EXCLUSIVE, None)
+            for elsewhere in (("db", "t", "p=2"), ("db", "t", "p=10"), ("db", "t2", "p=1"), ("db2", "t", "p=1")):
+                lock_place(others, theirs, ref=TableRef(*elsewhere), agent="acidlib-2").release()
             held.assert_alive()
         with lock_place(others, theirs, ref=TableRef("db", "t", "p=1"), agent="acidlib-2"):
             pass
+        with pytest.raises(ConflictError, match=r"Cannot go on with the place db\.t\.p=1: it was released"):
+            held.assert_alive()
+        held.release()
         assert hms.show_locks("acidlib.places") == ()
 
     def test_places_of_every_name_can_be_locked(self, hms: Hms, beats: Heartbeater) -> None:
@@ -256,8 +263,8 @@ class CompactorLocks:
         with (
             pytest.raises(
                 ConflictError,
-                match=r"its EXCLUSIVE lock was not granted within 0\.5 s: held by lock \d+ "
-                r"\(SHARED_READ by anna on laptop, hive_query\); call again when it is released$",
+                match=rf"^Cannot publish default\.{table}\.p=B: its EXCLUSIVE lock was not granted within 0\.5 s: "
+                r"held by lock \d+ \(SHARED_READ by anna on laptop, hive_query\); call again when it is released$",
             ),
             publication_lock(
                 hms,
@@ -304,11 +311,8 @@ class CompactionTransactions:
     def test_a_compaction_commits(self, hms: Hms, beats: Heartbeater, table: str, partition: str | None) -> None:
         with begin_compaction(hms, beats, ref=TableRef("default", table, partition), agent="acidlib-1") as transaction:
             (lock,) = hms.show_locks("default", table)
-            assert (lock.lock_id, lock.txn_id, lock.type) == (
-                transaction.lock_id,
-                transaction.txn_id,
-                LockType.SHARED_READ,
-            )
+            assert (lock.lock_id, lock.txn_id) == (transaction.lock_id, transaction.txn_id)
+            assert (lock.type, lock.agent) == (LockType.SHARED_READ, "acidlib-1")
             assert not hms.open_txns().is_txn_valid(transaction.txn_id)
             transaction.assert_alive()
             transaction.commit()

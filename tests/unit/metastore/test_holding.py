@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from fake_locks import Client, Failure, LockServer
 
-from acidlib.errors import BusyError, ConflictError, DefectError, RefusedError, RetryError, UnknownOutcomeError
+from acidlib.errors import ConflictError, DefectError, RefusedError, RetryError, UnknownOutcomeError
 from acidlib.metastore.holding import (
     agent_text,
     blocking_locks,
@@ -218,38 +218,6 @@ def dead_process(server: LockServer) -> Iterator[Process]:
         yield process
 
 
-def test_a_place_is_held_by_one(server: LockServer, processes: tuple[Process, Process]) -> None:
-    one, two = processes
-    with one.hold() as held:
-        held.assert_alive()
-        (found,) = server.locks.values()
-        assert (found.type, found.database, found.table, found.partition, found.txn_id) == (
-            LockType.EXCLUSIVE,
-            "acidlib.places",
-            "db.t",
-            "p=1",
-            None,
-        )
-        with pytest.raises(
-            BusyError,
-            match=r"^Cannot compact db\.t\.p=1: another compactor works on it: held by lock 1 "
-            r"\(EXCLUSIVE by etl on host1, acidlib-1 [\w.:]+\); try again when that run has ended",
-        ):
-            two.hold()
-        assert list(server.locks) == [held.lock_id]
-        held.assert_alive()
-        for elsewhere in ("p=2", "p=10"):
-            two.hold(partition=elsewhere).release()
-        two.hold(table="t2").release()
-        two.hold(database="db2").release()
-    assert not server.locks
-    with two.hold():
-        pass
-    with pytest.raises(ConflictError, match=r"Cannot go on with the place db\.t\.p=1: it was released"):
-        held.assert_alive()
-    held.release()
-
-
 def test_the_lock_of_a_dead_compactor_is_dropped(server: LockServer, process: Process) -> None:
     with dead_process(server) as dead:
         left = dead.hold().lock_id
@@ -312,22 +280,6 @@ def test_an_error_of_the_heartbeats_leaves_no_lock(server: LockServer, process: 
     with pytest.raises(DefectError):
         process.hold()
     assert not server.locks
-
-
-def test_a_publication_waits_so_long_and_no_longer(
-    server: LockServer, process: Process, clock: Clock, reader: int
-) -> None:
-    with (
-        pytest.raises(
-            ConflictError,
-            match=r"^Cannot publish db\.t\.p=1: its EXCLUSIVE lock was not granted within 30 s: held by lock 1 "
-            r"\(SHARED_READ by anna on laptop, hive_2026_q\); call again when it is released$",
-        ),
-        process.publish(clock),
-    ):
-        pytest.fail("granted")
-    assert clock.now == pytest.approx(30)
-    assert list(server.locks) == [reader]
 
 
 @pytest.mark.parametrize(
@@ -423,24 +375,12 @@ def test_locks_of_dead_compactors_are_swept(
         assert sorted(server.locks) == sorted([reader, transaction.lock_id, alive.lock_id])
 
 
-def test_a_compaction_has_a_transaction_and_a_shared_lock(server: LockServer, process: Process) -> None:
+def test_an_ended_compaction_is_not_ended_again(server: LockServer, process: Process) -> None:
     with process.begin() as transaction:
-        transaction.assert_alive()
-        (found,) = server.locks.values()
-        assert (found.type, found.txn_id, found.lock_id) == (
-            LockType.SHARED_READ,
-            transaction.txn_id,
-            transaction.lock_id,
-        )
-        assert found.agent == "acidlib-1"
-        assert (transaction._lease.txn_id, transaction._lease.lock_id) == (transaction.txn_id, transaction.lock_id)
-        assert server.txns == {1: "open"}
         transaction.commit()
-        assert server.txns == {1: "committed"}
         transaction.commit()
         transaction.abort()
-    assert server.calls.count("commit_txn") == 1
-    assert "abort_txn" not in server.calls
+    assert [call for call in server.calls if call in ("commit_txn", "abort_txn")] == ["commit_txn"]
     with pytest.raises(ConflictError, match=r"transaction 1 for db\.t\.p=1: it has ended"):
         transaction.assert_alive()
 
