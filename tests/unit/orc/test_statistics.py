@@ -1,11 +1,8 @@
-"""Column statistics against Java's own in real tables, against the C++ writer's, case by case; merged and copied."""
+"""Column statistics against Java's own in real tables, and case by case; merged and copied."""
 
 from __future__ import annotations
 
-import datetime
-import io
 import math
-import random
 from collections.abc import Iterator
 from dataclasses import replace
 from decimal import Decimal
@@ -13,17 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyorc
 import pytest
 from judges import orc_tail as o
 from judges import tables
 from orc_memory import MemorySource, tail_of
 
 from acidlib.acid.names import Generation
-from acidlib.memory import DEFAULT_MEMORY
 from acidlib.orc.columns import Column
-from acidlib.orc.proto import ColumnStatistics, Kind, RowIndex, StreamKind
-from acidlib.orc.reader import StripeReader, Tail, inflated_message, parsed
+from acidlib.orc.proto import ColumnStatistics, Kind
+from acidlib.orc.reader import StripeReader
 from acidlib.orc.schema import TypeNode
 from acidlib.orc.statistics import (
     copied_statistics,
@@ -77,10 +72,6 @@ def timestamps(*pairs: tuple[int, int], kind: Kind = Kind.TIMESTAMP) -> Column:
 def strings(*values: bytes, kind: Kind = Kind.STRING) -> Column:
     lengths = longs(*map(len, values))
     return Column(kind=kind, slots=len(values), lengths=lengths, data=np.frombuffer(b"".join(values), np.uint8))
-
-
-def doubles(*values: float) -> Column:
-    return Column(kind=Kind.DOUBLE, slots=len(values), values=np.array(values).view(np.uint64))
 
 
 def decimals(*values: str, scale: int | None = None) -> Column:
@@ -210,92 +201,6 @@ def test_false_statistics_of_hive_3_minor_compactions_are_seen() -> None:
     assert tail.rows > 0
     assert not stripe_statistics_are_true(tail, 0)
     assert not stripe_statistics_are_true(replace(tail, stride=10_000), 0)
-
-
-# --- files of the C++ writer ---
-
-SCHEMA = (
-    "struct<a:boolean,b:tinyint,c:smallint,d:int,e:bigint,f:float,g:double,h:string,i:varchar(20),j:binary,"
-    "k:decimal(10,2),l:decimal(38,10),m:date,n:timestamp>"
-)
-
-
-def rows(count: int) -> list[tuple[Any, ...]]:
-    pick = random.Random(11)
-    made = []
-    for _ in range(count):
-        row: list[Any] = [
-            pick.random() < 0.3,
-            pick.randint(-128, 127),
-            pick.randint(-(2**15), 2**15 - 1),
-            pick.randint(-(2**31), 2**31 - 1),
-            pick.randint(-(2**62), 2**62),
-            float(np.float32(pick.gauss(0, 10))),
-            pick.gauss(0, 1e9),
-            "".join(pick.choices("abcxyzäöü", k=pick.randint(0, 12))),
-            "".join(pick.choices("01", k=pick.randint(0, 20))),
-            pick.randbytes(pick.randint(0, 9)),
-            Decimal(pick.randint(-(10**9), 10**9)).scaleb(-2),
-            Decimal(f"{pick.randint(-(10**27), 10**27)}.{pick.randint(0, 10**10 - 1):010}"),
-            datetime.date(1970, 1, 1) + datetime.timedelta(days=pick.randint(-9000, 90_000)),
-            datetime.datetime(1971, 1, 1, tzinfo=datetime.UTC)
-            + datetime.timedelta(microseconds=pick.randint(0, 2 * 10**15)),
-        ]
-        made.append(tuple(None if pick.random() < 0.1 else value for value in row))
-    return made
-
-
-def pyorc_file(count: int, **options: Any) -> tuple[bytes, Tail]:
-    output = io.BytesIO()
-    with pyorc.Writer(output, SCHEMA, row_index_stride=1000, **options) as writer:
-        writer.writerows(rows(count))
-    return output.getvalue(), tail_of(output.getvalue())
-
-
-@pytest.mark.parametrize("threshold", [0.0, 1.0])
-def test_row_groups_of_a_cpp_file_have_its_statistics(threshold: float) -> None:
-    data, tail = pyorc_file(3500, dict_key_size_threshold=threshold)
-    reader = StripeReader(MemorySource(data, "pyorc"), tail, 0)
-    bounds = np.array([0, 1000, 2000, 3000, 3500])
-    for column, node in pairs(reader.column(tail.root, 3500), tail.root):
-        present = np.ones(3500, bool) if column.present is None else column.present
-        running = np.concatenate(([0], np.cumsum(present)))
-        groups = group_statistics(column, node, bounds, running[bounds], generation=HIVE4, timezone="UTC")
-        for got, entry in zip(groups, row_index(reader, node.column).entry, strict=True):
-            assert close(got, entry.statistics), (str(node), got, entry.statistics)
-        merged = merge_statistics(groups, node, generation=HIVE4)
-        assert close(merged, tail.file_statistics[node.column]), str(node)
-
-
-def row_index(reader: StripeReader, column: int) -> Any:
-    """The RowIndex message of a column."""
-    (place,) = [place for kind, *place in reader.streams(column, index=True) if kind == StreamKind.ROW_INDEX]
-    data = reader.source.read(*place)
-    name = "the row index"
-    plain = inflated_message(data, reader.tail.compression, reader.tail.block_size, name, DEFAULT_MEMORY)
-    return parsed(RowIndex, plain, name)
-
-
-def close(got: Any, found: Any) -> bool:
-    """Equal but for the order in which floating sums were added, and what the C++ writer spells otherwise."""
-    left, right = ColumnStatistics(), ColumnStatistics()
-    left.CopyFrom(got)
-    right.CopyFrom(found)
-    right.ClearField("bytes_on_disk")
-    right.ClearField("collection_statistics")
-    for message in (left, right):
-        for field in ("minimum", "maximum", "sum"):
-            text = getattr(message.decimal_statistics, field)
-            if "." in text:
-                setattr(message.decimal_statistics, field, text.rstrip("0").rstrip("."))
-        if message.HasField("timestamp_statistics"):
-            message.timestamp_statistics.ClearField("minimum")
-            message.timestamp_statistics.ClearField("maximum")
-    if left.HasField("double_statistics"):
-        sums = left.double_statistics.sum, right.double_statistics.sum
-        left.double_statistics.sum = right.double_statistics.sum
-        return left == right and math.isclose(*sums, rel_tol=1e-9)
-    return bool(left == right)
 
 
 # --- case by case ---
