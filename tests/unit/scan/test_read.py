@@ -1,4 +1,4 @@
-"""Rows of splits: which are seen, in which order, with which ids, and what is read for them."""
+"""Rows of splits: in which order they come, what is read for them, and what is refused."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ from acidlib.scan.read import read_split, read_stream, read_table
 from acidlib.scan.splits import Scan, Split
 from acidlib.stores.stores import Stores
 
-MAX = 9_223_372_036_854_775_807
 FIELDS = {"a": pa.int32(), "s": pa.string()}
 
 
@@ -41,11 +40,6 @@ def splits_of(path: Path, *args: Any, row_ids: bool = False, **values: Any) -> t
 def numbers(splits: Sequence[Split], stores: Stores | None = None) -> list[int]:
     """The values of column a, in the order of the splits."""
     return list(read_table(scan_of("a"), splits, stores or Stores()).column("a").to_pylist())
-
-
-def row_ids(splits: Sequence[Split]) -> list[tuple[int, int, int, int]]:
-    table = read_table(scan_of("a", row_ids=True), splits, Stores())
-    return [(*row["row__id"].values(), row["a"]) for row in table.to_pylist()]
 
 
 def delta(location: Path, count: int = 30, write_id: int = 1, first: int = 0, layout: tables.Layout = STRIPES) -> None:
@@ -204,90 +198,12 @@ def test_keys_that_do_not_ascend_are_refused_where_a_delete_is_among_them(tmp_pa
             numbers(splits_of(tmp_path))
 
 
-def test_a_delete_has_effect_on_rows_of_its_key_alone(tmp_path: Path) -> None:
-    delta(tmp_path, 5)
-    delta(tmp_path, 5, write_id=2, first=100)
-    deleted(tmp_path, 3, 1, 2, of=2)
-    assert numbers(splits_of(tmp_path)) == [*range(5), 100, 103, 104]
-
-
-@pytest.mark.parametrize("write_ids", [f"t:3:{MAX}::2", "t:3:2:2:", f"t:1:{MAX}::"])
-def test_deletes_of_write_ids_that_are_not_valid_do_not_count(tmp_path: Path, write_ids: str) -> None:
-    delta(tmp_path, 5)
-    events = [*tables.deletes(2, [(1, B0, 0)]), *tables.deletes(3, [(1, B0, 4)])]
-    tables.write_dir(tmp_path, tables.delta_name(2, 3, None, delete=True), COLUMNS, events, STRIPES)
-    assert numbers(splits_of(tmp_path, write_ids)) == ([0, 1, 2, 3] if ":3:" in write_ids else [0, 1, 2, 3, 4])
-
-
-# --- write ids --------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("write_ids", "seen"),
-    [
-        (f"t:5:{MAX}::", [1, 2, 3, 4, 5]),
-        (f"t:5:{MAX}::2,4", [1, 3, 5]),
-        ("t:5:3:3:2", [1, 4, 5]),
-        (f"t:3:{MAX}::", [1, 2, 3]),
-        (f"t:3:{MAX}::1,3", [2]),
-    ],
-)
-@pytest.mark.parametrize("change", [None, without_stride], ids=["statistics", "decoded"])
-def test_rows_in_a_range_are_valid_by_their_own_write_id(
-    tmp_path: Path, write_ids: str, seen: list[int], change: Any
-) -> None:
-    events = [event for write_id in range(1, 6) for event in tables.inserts(write_id, rows(4, 10 * write_id))]
-    path = tables.write_dir(tmp_path, tables.delta_name(1, 5, None), COLUMNS, events, STRIPES) / "bucket_00000"
-    if change is not None:
-        path.write_bytes(change(path.read_bytes()))
-    assert numbers(splits_of(tmp_path, write_ids)) == [10 * write_id + row for write_id in seen for row in range(4)]
-
-
-# --- row ids ----------------------------------------------------------------------------------------------------------
-
-
-def test_row_ids_are_the_keys_of_the_rows(tmp_path: Path) -> None:
-    delta(tmp_path, 3, write_id=4)
-    deleted(tmp_path, 5, 1, of=4)
-    assert row_ids(splits_of(tmp_path, row_ids=True)) == [(4, B0, 0, 0), (4, B0, 2, 2)]
+# --- files without row ids --------------------------------------------------------------------------------------------
 
 
 def original(path: Path, count: int, first: int) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(tables.orc_bytes(COLUMNS, rows(count, first), STRIPES))
-
-
-def test_originals_are_numbered_on_in_the_order_of_paths(tmp_path: Path) -> None:
-    original(tmp_path / "000000_0", 12, 0)
-    original(tmp_path / "000000_0_copy_1", 3, 100)
-    original(tmp_path / "000001_0", 2, 200)
-    original(tmp_path / "HIVE_UNION_SUBDIR_1" / "000000_0", 2, 300)
-    events = tables.deletes(1, [(0, B0, 11), (0, B0, 13), (0, B0, 15), (0, tables.bucket_property(1, 0), 0)])
-    tables.write_dir(tmp_path, tables.delta_name(1, 1, delete=True), COLUMNS, events, STRIPES)
-    second = tables.bucket_property(1, 0)
-    seen = [
-        *((0, B0, number, number) for number in range(11)),
-        (0, B0, 12, 100),
-        (0, B0, 14, 102),
-        (0, B0, 16, 301),
-        (0, second, 1, 201),
-    ]
-    for split_bytes in (1, 128 << 20):
-        assert row_ids(splits_of(tmp_path, row_ids=True, split_bytes=split_bytes)) == seen
-        assert numbers(splits_of(tmp_path, split_bytes=split_bytes)) == [row[3] for row in seen]
-
-
-def test_loaded_files_have_the_write_id_and_statement_of_their_delta(tmp_path: Path) -> None:
-    directory = tmp_path / tables.delta_name(6, 6, 2)
-    original(directory / "000000_0", 2, 0)
-    original(directory / "000000_0_copy_1", 2, 10)
-    bucket = tables.bucket_property(0, 2)
-    assert row_ids(splits_of(tmp_path, row_ids=True)) == [
-        (6, bucket, 0, 0),
-        (6, bucket, 1, 1),
-        (6, bucket, 2, 10),
-        (6, bucket, 3, 11),
-    ]
 
 
 def test_files_without_ids_are_not_counted_where_it_does_not_matter(tmp_path: Path) -> None:
