@@ -3,7 +3,7 @@
 They are such that Hive and Spark evaluate alike; those on which they differ are in `conformance/test_conditions.py`.
 
 Columns have a kind, as Hive writes it, and sample values, near which the literals lie. Values are Python's: bool, int,
-float, Decimal, str, date, datetime (of an "instant" with a zone).
+float, Decimal, str, date, datetime (of an "instant" with a zone); a date or timestamp beyond these its microseconds.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ INTEGERS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
 ONLY_NULLS = "other"
 """The kind of a column that has only null tests."""
 
+_EPOCH = datetime(1970, 1, 1)
 _CHAR_LENGTH = 3
 _LINE_ENDS = frozenset("\n\r\x85\u2028\u2029")
 """What Hive 3.1 takes for no character where a pattern is more than a text and a % before or after it."""
@@ -219,6 +220,45 @@ def _like(rng: random.Random, name: str, shown: str, column: Sampled) -> Wanted:
     return Wanted(text=f"{shown} {'NOT ' if negated else ''}LIKE '{text}'", value=value)
 
 
+def columns_of(types: Mapping[str, str], rows: Sequence[Row]) -> tuple[dict[str, Sampled], list[Row]]:
+    """Columns of Hive's types with their rows, whose values are those of `values` in canonical form."""
+    kinds = {name: _kind(text) for name, text in types.items()}
+    plain = [{name: _plain(row[name], kind) for name, kind in kinds.items()} for row in rows]
+    return {
+        name: Sampled(kind=kind, samples=[row[name] for row in plain if _is_sample(row[name], kind)])
+        for name, kind in kinds.items()
+    }, plain
+
+
+def _kind(text: str) -> str:
+    name = text.partition("(")[0]
+    known = (*INTEGERS, "boolean", "float", "double", "string", "char", "date", "timestamp")
+    return text if name == "decimal" else "string" if name == "varchar" else name if name in known else ONLY_NULLS
+
+
+def _plain(value: Any, kind: str) -> Any:
+    if value is None or kind == ONLY_NULLS or isinstance(value, bool | int):
+        return value
+    letter, rest = value[0], value[2:]
+    if letter == "f":
+        return struct.unpack(">d", bytes.fromhex(rest))[0]
+    if letter == "n":
+        return Decimal(rest)
+    if letter == "s":
+        return rest
+    seconds, nanos = map(int, rest.split(":")) if letter == "t" else (int(rest) * 86_400, 0)
+    micros = seconds * 1_000_000 + nanos // 1000
+    try:
+        moment = _EPOCH + timedelta(microseconds=micros)
+    except OverflowError:
+        return micros
+    return moment if letter == "t" else moment.date()
+
+
+def _is_sample(value: Any, kind: str) -> bool:
+    return value is not None and (isinstance(value, date) or kind not in ("date", "timestamp"))
+
+
 def matches(text: str, signs: Sequence[str | None]) -> bool:
     """Whether a text is the signs, of which None stands for any text and "one" for any sign."""
     reached = {0}
@@ -232,7 +272,7 @@ def matches(text: str, signs: Sequence[str | None]) -> bool:
 
 def rank(kind: str, value: Any) -> Any:
     """What values of a kind, and literals beside them, compare by."""
-    if isinstance(value, bool):
+    if isinstance(value, bool) or (isinstance(value, int) and kind in ("date", "timestamp")):
         return int(value)
     if isinstance(value, float) and not math.isfinite(value):
         return (3, 0) if math.isnan(value) else (2, 0) if value > 0 else (0, 0)
@@ -240,9 +280,8 @@ def rank(kind: str, value: Any) -> Any:
         return 1, Fraction(value)
     if isinstance(value, str):
         return (value.rstrip(" ") if kind == "char" else value).encode()
-    if isinstance(value, datetime):
-        return value
-    return datetime(value.year, value.month, value.day)
+    moment = value if isinstance(value, datetime) else datetime(value.year, value.month, value.day)
+    return (moment - _EPOCH.replace(tzinfo=moment.tzinfo)) // timedelta(microseconds=1)
 
 
 def _literal(rng: random.Random, column: Sampled, *, in_list: bool = False) -> Literal:
