@@ -81,7 +81,7 @@ def build(seed: int, location: Path, java: JavaOrc) -> RandomTable:
         columns=columns,
         write_ids=f"default.t:{last}:9223372036854775807::{','.join(map(str, sorted(history.aborted)))}",
         generation=rng.choice((3, 4)),
-        kind=rng.choice((MAJOR, MAJOR, MAJOR, MINOR)),
+        kind=rng.choice((MAJOR, MINOR)),
         settings=_settings(rng, tuple(kind.fields), strides),
         expected=None if limits.modern else [(*key, row) for key, row in sorted(history.rows.items())],
         codecs=frozenset(maker.codecs),

@@ -46,7 +46,7 @@ GROUPS = {f"{HERE}{name}.py": group for group, names in TOGETHER.items() for nam
 GROUPS |= {f"tests/{name}.py": "Hive's readers" for name in READERS}
 LONG = (
     *("conformance/test_odd_sizes", "conformance/test_store_races", "property/test_histories"),
-    *("conformance/test_types", "property/test_compaction_property", "integration/test_zombies"),
+    *("conformance/test_types", "property/test_fuzz_recode", "integration/test_zombies"),
     *("conformance/test_java_written", "integration/test_installation"),
     *("unit/stores/renaming/test_claims", "conformance/test_output_files", "conformance/test_odd_files"),
     *("integration/test_kill_points", "integration/test_damaged_input", "conformance/test_snapshot_hive"),

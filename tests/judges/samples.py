@@ -1,4 +1,4 @@
-"""One wide table of many types, in files with several row groups."""
+"""One wide table of many types, in files with several row groups; small tables of any types."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ import functools
 import random
 from typing import Any
 
+import pyorc
+
 from judges import orc_tail as o
-from judges import tables
+from judges import random_orc, tables
+from judges.tables import Layout
 
 WIDE = (
     "struct<id:int,big:bigint,small:smallint,tiny:tinyint,s:string,v:varchar(9),c:char(6),d:double,f:float,"
@@ -56,3 +59,20 @@ def column_of(orc: o.OrcFile, name: str) -> int:
     """The column id of a table column in an ACID file."""
     row = orc.types[orc.types[0].children[5]]
     return row.children[row.names.index(name)]
+
+
+def any_rows(rng: random.Random, columns: str, most: int, *, least: int = 0) -> tuple[Any, ...]:
+    """A few rows of any values, as pyorc writes them."""
+    kind = pyorc.TypeDescription.from_string(columns)
+    return tuple(random_orc.raw(row, kind) for row in random_orc.rows(rng, columns, rng.randint(least, most)))
+
+
+def any_layout(rng: random.Random) -> Layout:
+    """Small stripes and row groups, all compressions; dictionaries or not."""
+    return Layout(
+        compression=rng.choice(list(tables.KINDS)),
+        stripe_size=rng.choice((1, 64 << 20)),
+        stride=rng.choice((2, 3, 10_000)),
+        batch=rng.choice((2, 5, 1024)),
+        dictionary=rng.choice((0.0, 1.0)),
+    )

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 from fuzzing import Phase, in_children, seeds
 from judges import random_orc, tables
-from judges.tables import Layout
+from judges.orc_mutations import mutate
+from judges.samples import any_layout, any_rows
 from long_runs import amount
 from snapshot_reads import read_arrow
 
@@ -25,42 +26,18 @@ DAMAGES = amount(60, long=2000)
 SECONDS = 20.0
 
 
-def damaged(data: bytes, rng: random.Random) -> bytes:
-    """Some bytes changed, cut out, cut off or put in."""
-    at = rng.randrange(len(data))
-    count = rng.choice((1, 1, 4, 50))
-    if rng.random() < 0.4:  # the tail says where everything is
-        at = max(0, len(data) - 1 - rng.randrange(min(300, len(data))))
-    what = rng.randrange(4)
-    if what == 0:
-        return data[:at] + rng.randbytes(count) + data[at + count :]
-    if what == 1:
-        return data[:at] + bytes([data[at] ^ 1 << rng.randrange(8)]) + data[at + 1 :]
-    if what == 2:
-        return data[:at] if rng.random() < 0.5 else data[:at] + data[at + count :]
-    return data[:at] + rng.randbytes(count) + data[at:]
-
-
 def read_damaged(seed: int, phase: Phase) -> str:
     """What came of a damage: rows, or the name of an error's class."""
     rng = random.Random(seed)
     columns = random_orc.columns(rng, unions=False, most=4)
-    layout = Layout(
-        compression=rng.choice(tuple(tables.KINDS)),
-        stripe_size=rng.choice((1, 64 << 20)),
-        stride=rng.choice((0, 7, 1000)),
-        batch=20,
-        dictionary=rng.choice((0.0, 0.8)),
-    )
-    kind = random_orc.pyorc.TypeDescription.from_string(columns)
-    rows = [random_orc.raw(row, kind) for row in random_orc.rows(rng, columns, 60)]
+    rows, layout = any_rows(rng, columns, 60, least=60), any_layout(rng)
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder) / "t"
         tables.write_dir(place, tables.delta_name(1, 1), columns, tables.inserts(1, rows), layout)
         gone = [(1, tables.bucket_property(0, 0), number) for number in range(0, 60, 3)]
         tables.write_dir(place, tables.delta_name(2, 2, delete=True), columns, tables.deletes(2, gone), layout)
         path = rng.choice(sorted(place.glob("*/bucket_*")))
-        path.write_bytes(damaged(path.read_bytes(), rng))
+        path.write_bytes(mutate(path.read_bytes(), rng)[0])
         phase("read", SECONDS)
         try:
             found = read_arrow(place, generation=rng.choice((3, 4)), columns=columns, row_ids=rng.random() < 0.5)

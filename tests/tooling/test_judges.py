@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import shutil
 import struct
 from pathlib import Path
@@ -9,16 +10,14 @@ from typing import Any
 
 import pyorc
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-from judges import exact_stats, merge, mutants, strategies, tables, values
+from judges import exact_stats, merge, mutants, random_orc, tables, values
 from judges import orc_tail as o
 from judges.acid_dirs import ReaderError, WriteIds, directory_state
 from judges.column_stats import CPP, HIVE, Policy
 from judges.fixtures import Fixture, fixtures, orc_files
-from judges.samples import column_of, wide_file
+from judges.samples import any_layout, any_rows, column_of, wide_file
+from judges.tables import Transaction
 
-BOUNDED = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 COLUMNS = "struct<a:int,b:string>"
 
 
@@ -158,28 +157,32 @@ def test_a_file_out_of_order_or_in_the_wrong_bucket_is_refused(tmp_path: Path) -
         merge.check_order(path)
 
 
-@BOUNDED
-@given(data=st.data())
-def test_a_built_history_reads_as_expected(data: Any, tmp_path_factory: pytest.TempPathFactory) -> None:
-    columns = data.draw(strategies.schemas())
-    history = data.draw(strategies.histories(columns))
-    layouts = data.draw(st.lists(strategies.layouts(), min_size=1, max_size=2))
-    writers = data.draw(st.integers(1, 3))
-    location = tmp_path_factory.mktemp("t") / "table"
-    built = tables.build(location, columns, history, writers=writers, layouts=layouts)
+@pytest.mark.parametrize("seed", range(25))
+def test_a_built_history_reads_as_expected(seed: int, tmp_path: Path) -> None:
+    rng = random.Random(seed)
+    columns = random_orc.columns(rng, unions=False)
+    history = [
+        Transaction(
+            inserts=any_rows(rng, columns, 6),
+            updates=tuple((rng.randrange(30), row) for row in any_rows(rng, columns, 2)),
+            deletes=tuple(rng.randrange(30) for _ in range(rng.randint(0, 3))),
+            aborted=rng.random() < 0.25,
+        )
+        for _ in range(rng.randint(1, 5))
+    ]
+    layouts = [any_layout(rng), any_layout(rng)]
+    built = tables.build(tmp_path / "table", columns, history, writers=rng.randint(1, 3), layouts=layouts)
     for generation in (3, 4):
-        assert merge.read(location, built.write_ids, generation=generation, strict=True) == list(built.expected)
+        assert merge.read(built.location, built.write_ids, generation=generation, strict=True) == list(built.expected)
 
 
-@BOUNDED
-@given(data=st.data())
-def test_statistics_of_any_file_written_by_pyorc_are_right(data: Any) -> None:
-    columns = data.draw(strategies.schemas())
-    rows = data.draw(st.lists(strategies.rows(columns), max_size=14))
-    content = tables.acid_bytes(columns, tables.inserts(1, rows), data.draw(strategies.layouts()))
-    report = exact_stats.check(content, CPP)
-    assert report.problems == []
-    assert report.rows == len(rows)
+@pytest.mark.parametrize("seed", range(25))
+def test_statistics_of_any_file_written_by_pyorc_are_right(seed: int) -> None:
+    rng = random.Random(seed)
+    columns = random_orc.columns(rng, unions=False)
+    rows = any_rows(rng, columns, 14)
+    report = exact_stats.check(tables.acid_bytes(columns, tables.inserts(1, rows), any_layout(rng)), CPP)
+    assert (report.problems, report.rows) == ([], len(rows))
 
 
 def test_statistics_of_hives_files_are_right() -> None:
