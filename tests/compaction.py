@@ -92,13 +92,7 @@ def prepared(
         ),
     )
     listed = place.listed(list_location(stores.fs(place.location), place.location))
-    inputs = prepare(
-        stores,
-        listed,
-        kind,
-        minor_as_major_bytes=minor_as_major_bytes,
-        automatic=False,
-    )
+    inputs = prepare(stores, listed, kind, minor_as_major_bytes=minor_as_major_bytes, automatic=False)
     if isinstance(inputs, Refusal):
         raise RefusedPlanError(inputs.reason)
     return Prepared(listed, inputs)

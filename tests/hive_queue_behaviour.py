@@ -99,11 +99,7 @@ def request(
 ) -> CompactionRequest:
     facts, others = split_properties(properties)
     return CompactionRequest(
-        id=0,
-        ref=TableRef("db", table, partition),
-        type=kind,
-        properties=tuple(others.items()),
-        facts=facts,
+        id=0, ref=TableRef("db", table, partition), type=kind, properties=tuple(others.items()), facts=facts
     )
 
 

@@ -242,12 +242,7 @@ class CompactorLocks:
                 others.commit_txn(txn_id, TxnType.DEFAULT)
 
         with publication_lock(
-            hms,
-            beats,
-            ref=TableRef("default", table, partition),
-            exclusive=True,
-            agent="acidlib-1",
-            sleep=sleep,
+            hms, beats, ref=TableRef("default", table, partition), exclusive=True, agent="acidlib-1", sleep=sleep
         ) as held:
             assert len(slept) == 3
             held.assert_alive()
@@ -291,12 +286,7 @@ class CompactorLocks:
         with (
             pytest.raises(KeyboardInterrupt),
             publication_lock(
-                hms,
-                beats,
-                ref=TableRef("default", table),
-                exclusive=True,
-                agent="acidlib-1",
-                sleep=sleep,
+                hms, beats, ref=TableRef("default", table), exclusive=True, agent="acidlib-1", sleep=sleep
             ),
         ):
             pytest.fail("granted")

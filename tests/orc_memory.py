@@ -121,10 +121,7 @@ def file_options(root: TypeNode, **changes: Any) -> FileOptions:
 
 
 def written(
-    columns: Sequence[Column],
-    options: FileOptions,
-    metadata: dict[str, bytes] | None = None,
-    timezone: str = "UTC",
+    columns: Sequence[Column], options: FileOptions, metadata: dict[str, bytes] | None = None, timezone: str = "UTC"
 ) -> bytes:
     """A file with one stripe for each root column."""
     sink = MemorySink()

@@ -30,11 +30,7 @@ def request(
 ) -> CompactionRequest:
     facts = RequestFacts() if location is None else RequestFacts(location=at(location), write_ids=WRITE_IDS)
     return CompactionRequest(
-        id=0,
-        ref=TableRef("db", table, partition),
-        type=kind,
-        facts=facts,
-        highest_write_id=highest_write_id,
+        id=0, ref=TableRef("db", table, partition), type=kind, facts=facts, highest_write_id=highest_write_id
     )
 
 
@@ -182,12 +178,7 @@ class QueueBehaviour:
         with pytest.raises(ConflictError):
             queue.end(1, State.FAILED, 4, worker_id="w", reason="again")
         (row,) = queue.show()
-        assert (row.state, row.error_message, row.end_ms, row.worker_id) == (
-            State.FAILED,
-            "Cannot read x: y",
-            3,
-            "w",
-        )
+        assert (row.state, row.error_message, row.end_ms, row.worker_id) == (State.FAILED, "Cannot read x: y", 3, "w")
 
     def test_what_is_undone_has_failed_wherever_it_was(self, queue: SqlQueue) -> None:
         for number, table in enumerate("abcd", start=1):

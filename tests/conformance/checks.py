@@ -80,9 +80,6 @@ def java_problems(java: JavaOrc, path: Path, *, max_groups: int = 4) -> list[str
     if not o.read_orc(path).rows:
         return found
     found += java.seek_check(path).problems
-    for pruning in (
-        *java.sarg_check(path, max_groups=max_groups),
-        *java.sarg_check_ids(path, max_groups=max_groups),
-    ):
+    for pruning in (*java.sarg_check(path, max_groups=max_groups), *java.sarg_check_ids(path, max_groups=max_groups)):
         found += [f"{pruning.column}: {lost}" for lost in pruning.lost]
     return found

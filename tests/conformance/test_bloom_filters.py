@@ -251,9 +251,7 @@ def test_a_stripe_without_the_filter_of_another_is_rewritten(java: JavaOrc, tmp_
     two_deltas(java, tmp_path / "t", Options(bloom="s"), Options(bloom="id"), SMALL, (1100, 1100))
     result, path = compacted(tmp_path / "t", settings=COPY)
     reasons = [action.reason for action in result.results[0].actions]
-    assert reasons == [
-        "row to leave out: 1 deleted; no bloom filter of column id (1 of 2 stripes)",
-    ]
+    assert reasons == ["row to leave out: 1 deleted; no bloom filter of column id (1 of 2 stripes)"]
     assert filtered_columns(path) == [[7, 8]]
 
 

@@ -81,9 +81,7 @@ def rendered(case: Case, rows: list[merge.Row]) -> list[str]:
     style, kind = text_style(case.table), merge.table_type(case.location)
     values = [part.partition("=")[2] for part in case.table.partition.split("/") if part]
     return [
-        "\t".join(
-            [hive_text.render(v, k, style) for v, k in zip(row, kind.fields.values(), strict=True)] + values,
-        )
+        "\t".join([hive_text.render(v, k, style) for v, k in zip(row, kind.fields.values(), strict=True)] + values)
         for *_, row in rows
     ]
 

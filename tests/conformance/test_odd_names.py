@@ -179,11 +179,7 @@ def test_write_ids_of_more_than_seven_digits(
         fresh = [key for key in keys if key[0] == max(k[0] for k in keys)]
         tables.write_dir(location, name, COLUMNS, tables.deletes(write_id, fresh), STRIPES)
     made = compact_judged(
-        location,
-        kind,
-        f"default.t:{HIGH[-1]}:9223372036854775807::{ABORTED}",
-        generation=generation,
-        settings=settings,
+        location, kind, f"default.t:{HIGH[-1]}:9223372036854775807::{ABORTED}", generation=generation, settings=settings
     )
     high, low = HIGH[-1], f"{HIGH[1]:07d}"
     expected = [f"base_{high}"] if kind is MAJOR else [f"delta_{low}_{high}", f"delete_delta_{low}_{high}"]

@@ -63,11 +63,7 @@ LAYOUTS: dict[str, Layout | java_files.Options] = {
 NEW_CODECS = {"pyorc, zstd, dictionaries"}
 """That Hive 3.1 does not know."""
 
-USUAL = {
-    (3, "pyorc, lz4, dictionaries"),
-    (4, "Java, none, version 1, dictionaries"),
-    (4, "Java, zlib, dictionaries"),
-}
+USUAL = {(3, "pyorc, lz4, dictionaries"), (4, "Java, none, version 1, dictionaries"), (4, "Java, zlib, dictionaries")}
 CASES = [
     pytest.param(generation, layout, id=f"{generation}, {layout}")
     for layout in LAYOUTS

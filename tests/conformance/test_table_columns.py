@@ -235,11 +235,7 @@ FILE, TABLE = r"compact /\S*/delta_\w+/bucket_0000\d", r"read default\.\w+"
             TABLE,
             r"ORC cannot hold its column row\.value of type interval_day_time",
         ),
-        (
-            "struct<id:int,value:text>",
-            TABLE,
-            r"the type of its column row\.value is not understood from 'text>'",
-        ),
+        ("struct<id:int,value:text>", TABLE, r"the type of its column row\.value is not understood from 'text>'"),
     ],
 )
 def test_what_does_not_align_is_refused_and_nothing_is_left(

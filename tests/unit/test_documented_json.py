@@ -47,14 +47,7 @@ from acidlib.report.values import Result
 
 from .report.documents import HEAD, PLACE, SHOWN, UNFILED, UNIT, told
 
-UNDO_OUTCOMES = (
-    Outcome.PLANNED,
-    Outcome.UNDONE,
-    Outcome.WAS_UNDONE,
-    Outcome.REFUSED,
-    Outcome.CONFLICT,
-    Outcome.FAILED,
-)
+UNDO_OUTCOMES = (Outcome.PLANNED, Outcome.UNDONE, Outcome.WAS_UNDONE, Outcome.REFUSED, Outcome.CONFLICT, Outcome.FAILED)
 
 
 def printed(*words: str, job: click.Command) -> dict[str, Any]:

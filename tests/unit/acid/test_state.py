@@ -144,14 +144,7 @@ HIVE_3_CASES = {
     ),
 }
 HIVE_4_CASES = {
-    "an open overwrite at the lowest open id is not used": (
-        "base_3_v2 base_4",
-        OPEN_4,
-        "base_3_v2",
-        "",
-        "",
-        "base_4",
-    ),
+    "an open overwrite at the lowest open id is not used": ("base_3_v2 base_4", OPEN_4, "base_3_v2", "", "", "base_4"),
     "the lowest open id counts even if no exception is listed": (
         "base_3_v2 base_6_v7",
         "t:10:4:",
@@ -322,10 +315,7 @@ def test_a_marker_makes_a_directory_exist() -> None:
 
 def test_what_covers_is_named() -> None:
     state = acid_state(listing("base_3", "delta_2_2", "delta_4_8", "delta_5_5_0"), all_committed("t"), generation=HIVE3)
-    assert state.obsolete == {
-        "delta_2_2": ("base_3",),
-        "delta_5_5_0": ("delta_4_8",),
-    }
+    assert state.obsolete == {"delta_2_2": ("base_3",), "delta_5_5_0": ("delta_4_8",)}
 
 
 def test_partitions_of_a_table_are_never_taken_for_originals() -> None:

@@ -3,14 +3,7 @@
 import pytest
 
 from acidlib.acid.names import LONG_MAX
-from acidlib.acid.write_ids import (
-    ALL_COMMITTED,
-    ListUse,
-    Range,
-    ValidTxnList,
-    ValidWriteIdList,
-    all_committed,
-)
+from acidlib.acid.write_ids import ALL_COMMITTED, ListUse, Range, ValidTxnList, ValidWriteIdList, all_committed
 from acidlib.errors import RefusedError
 
 

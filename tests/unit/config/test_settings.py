@@ -82,10 +82,7 @@ def test_each_layer_wins_over_the_one_before(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "ms"),
-    [
-        *(("12h", 43_200_000), ("2", 7_200_000), ("90s", 90_000), ("-1", -3_600_000), ("5 ms", 5)),
-        ("90m", 5_400_000),
-    ],
+    [*(("12h", 43_200_000), ("2", 7_200_000), ("90s", 90_000), ("-1", -3_600_000), ("5 ms", 5)), ("90m", 5_400_000)],
 )
 def test_times_have_units(text: str, ms: int) -> None:
     settings, _ = default_settings().with_layer(Layer.COMMAND_LINE, {ABORTED_TXN_TIME_KEY: text})
@@ -101,10 +98,7 @@ def test_missing_site_files_are_no_settings(tmp_path: Path) -> None:
     [
         ("metastore.compactor.delta.num.threshold", DELTA_NUM_KEY),
         ("hive.compactor.history.retention.failed", "metastore.compactor.history.retention.failed"),
-        (
-            "metastore.compactor.history.retention.attempted",
-            "metastore.compactor.history.retention.did.not.initiate",
-        ),
+        ("metastore.compactor.history.retention.attempted", "metastore.compactor.history.retention.did.not.initiate"),
         ("hive.compactor.history.retention.attempted", "metastore.compactor.history.retention.did.not.initiate"),
         ("metastore.compactor.worker.pool", "hive.compactor.worker.pool"),
     ],

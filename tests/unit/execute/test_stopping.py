@@ -51,13 +51,7 @@ except KeyboardInterrupt:
 
 
 def started(
-    tmp_path: Path,
-    *,
-    program: str = RUN,
-    shielded: float = 0,
-    giving_back: float = 0,
-    before: str = "",
-    more: str = "",
+    tmp_path: Path, *, program: str = RUN, shielded: float = 0, giving_back: float = 0, before: str = "", more: str = ""
 ) -> subprocess.Popen[str]:
     begun = tmp_path / "begun"
     process = subprocess.Popen(

@@ -339,8 +339,7 @@ def test_a_release_that_fails_is_told_unless_something_worse_is(server: LockServ
     server.errors["unlock"].append(Failure(AWAY))
     with (
         pytest.raises(
-            RetryError,
-            match=r"^Cannot release the EXCLUSIVE lock on db\.t\.p=1: it is away; .* by itself after 300 s",
+            RetryError, match=r"^Cannot release the EXCLUSIVE lock on db\.t\.p=1: it is away; .* by itself after 300 s"
         ),
         process.publish(),
     ):
@@ -469,8 +468,7 @@ def test_an_unknown_outcome_is_told_and_can_be_cleared_up(server: LockServer, pr
     transaction = process.begin()
     server.errors["commit_txn"] += [Failure(LOST), Failure(AWAY)]
     with pytest.raises(
-        UnknownOutcomeError,
-        match=r"^Cannot tell whether transaction 1 for db\.t\.p=1 was committed: it is away$",
+        UnknownOutcomeError, match=r"^Cannot tell whether transaction 1 for db\.t\.p=1 was committed: it is away$"
     ):
         transaction.commit()
     assert not transaction._lease.stopped

@@ -243,10 +243,7 @@ def test_options_of_settings(settings: dict[str, str], expected: ConnectionOptio
         ({"metastore.client.auth.mode": "CUSTOM"}, "is CUSTOM, which is not supported"),
         ({"metastore.client.auth.mode": "JWT"}, "JWT without HTTP, which is not supported"),
         ({"metastore.thrift.uri.selection": "NEAREST"}, "'NEAREST' is neither random nor sequential"),
-        (
-            HTTP | {"metastore.client.auth.mode": "JWT"},
-            "^Cannot log in .* with a JWT: the variable HMS_JWT is not",
-        ),
+        (HTTP | {"metastore.client.auth.mode": "JWT"}, "^Cannot log in .* with a JWT: the variable HMS_JWT is not"),
         (HTTP | {"metastore.client.thrift.http.path": "a b"}, "'a b' is no path$"),
         (HTTP | {"metastore.client.thrift.http.path": "a?b"}, "is no path$"),
         (HTTP | {"metastore.client.http.additional.headers": "a=b,secret"}, "its part 2 is not name=value$"),

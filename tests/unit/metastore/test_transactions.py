@@ -37,9 +37,7 @@ def test_open_and_aborted_are_told_apart_over_many_bytes(hive3: FakeMetastore) -
     with connected(hive3) as found:
         read = found.open_txns(exclude_readers=True)
     assert read == ValidTxnList(
-        high_water_mark=50,
-        opened=((3, 3), (5, 5), (20, 23), (25, 38)),
-        aborted=((4, 4), (8, 8), (24, 24), (39, 39)),
+        high_water_mark=50, opened=((3, 3), (5, 5), (20, 23), (25, 38)), aborted=((4, 4), (8, 8), (24, 24), (39, 39))
     )
     assert read.min_open == 3
 

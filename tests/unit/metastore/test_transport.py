@@ -314,10 +314,7 @@ def test_a_connection_that_ended_while_idle_is_made_anew(server: FakeHttpMetasto
             answer("401 Unauthorized", "Authentication error: User header missing\n at java"),
             "it does not let us in: 401 Unauthorized: Authentication error: User header missing at java",
         ),
-        (
-            answer("403 Forbidden", "<html>", "Content-Type: text/html"),
-            "it does not let us in: 403 Forbidden",
-        ),
+        (answer("403 Forbidden", "<html>", "Content-Type: text/html"), "it does not let us in: 403 Forbidden"),
         (
             answer("302 Found", "", "Location: https://login.example/?next=1"),
             "it redirects to https://login.example/, which is not followed: name that server itself",

@@ -72,10 +72,7 @@ def strings(words: list[bytes], entries: list[int] | None) -> Column:
         return Column(kind=Kind.STRING, slots=len(words), lengths=lengths, data=data)
     offsets = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
     return Column(
-        kind=Kind.STRING,
-        slots=len(entries),
-        values=longs(*entries),
-        dictionary=Dictionary(offsets=offsets, data=data),
+        kind=Kind.STRING, slots=len(entries), values=longs(*entries), dictionary=Dictionary(offsets=offsets, data=data)
     )
 
 

@@ -10,17 +10,7 @@ import pyorc
 import pytest
 from judges import exact_stats, tables, values
 from judges import orc_tail as o
-from orc_memory import (
-    MemorySink,
-    MemorySource,
-    file_options,
-    longs,
-    octets,
-    root_column,
-    tail_of,
-    tree,
-    written,
-)
+from orc_memory import MemorySink, MemorySource, file_options, longs, octets, root_column, tail_of, tree, written
 
 from acidlib.acid.names import Generation
 from acidlib.orc.columns import Column
@@ -147,10 +137,7 @@ def test_copied_stripes_are_the_same_bytes_and_everything_reads_in_order() -> No
 
 def test_the_tail_says_what_the_options_say() -> None:
     options = file_options(
-        tree(SCHEMA),
-        compression=Compression.NONE,
-        writer_version=ORC_517,
-        calendar=int(Calendar.PROLEPTIC_GREGORIAN),
+        tree(SCHEMA), compression=Compression.NONE, writer_version=ORC_517, calendar=int(Calendar.PROLEPTIC_GREGORIAN)
     )
     tail = tail_of(mixed(options)[0])
     assert (tail.version, tail.writer, tail.writer_version) == ((0, 12), 0, ORC_517)

@@ -29,11 +29,7 @@ def listing(*directories: str) -> Listing:
 
 
 def place(interpretation: Interpretation = ALL, partition: str | None = None) -> Place:
-    return Place(
-        ref=TableRef("default", "t", partition),
-        location=at("/w/t"),
-        interpretation=interpretation,
-    )
+    return Place(ref=TableRef("default", "t", partition), location=at("/w/t"), interpretation=interpretation)
 
 
 def test_a_name_has_the_parts_there_are() -> None:
@@ -102,8 +98,7 @@ def test_a_request_of_others_that_does_not_say_enough_is_refused(missing: str) -
 
 
 @pytest.mark.parametrize(
-    ("key", "value"),
-    [("acidlib.hive.version", "four"), ("acidlib.hive.version", "5"), ("acidlib.visibility.txn", "x")],
+    ("key", "value"), [("acidlib.hive.version", "four"), ("acidlib.hive.version", "5"), ("acidlib.visibility.txn", "x")]
 )
 def test_a_request_that_is_not_understood_is_refused(key: str, value: str) -> None:
     facts, _ = split_properties({"location": "/t", "acidlib.write.ids": "d.t:3:9223372036854775807::", key: value})

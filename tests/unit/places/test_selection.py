@@ -211,11 +211,7 @@ def test_what_cannot_be_looked_at_is_kept_with_its_error_and_hides_no_other(serv
     put(tmp_path / "good/delta_0000001_0000001_0000/bucket_00000")
     put(tmp_path / "bad/delta_0000001_0000001_0000/bucket_00000")
     put(tmp_path / "bad/delta_x/bucket_00000")
-    gone = Place(
-        ref=TableRef("default", "gone"),
-        location=at(tmp_path / "gone"),
-        interpretation=ALL,
-    )
+    gone = Place(ref=TableRef("default", "gone"), location=at(tmp_path / "gone"), interpretation=ALL)
     unstated = Place(ref=TableRef("default", "good"), location=at(tmp_path / "good"))
     places = select_places(services, Selection(warehouse=at(tmp_path)), ALL).places
     found, passed_over = list_places(services, [*places, gone, unstated], 1e9)

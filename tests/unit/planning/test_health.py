@@ -21,9 +21,7 @@ from acidlib.status.look import limits_of
 
 NOW = 1_800_000_000_000
 HOUR, DAY = 3_600, 86_400
-LIMITS = limits_of(
-    default_settings().with_layer(Layer.TOML, {"acidlib.status.obsolete.bytes.threshold": "1g"})[0],
-)
+LIMITS = limits_of(default_settings().with_layer(Layer.TOML, {"acidlib.status.obsolete.bytes.threshold": "1g"})[0])
 FIGURES = PlaceFigures(
     database="db", table="t", partition=None, location="/w/t", deltas=3, base_bytes=100, delta_bytes=5, ratio=0.05
 )
@@ -78,10 +76,7 @@ PLACES: dict[FindingKind, dict[str, Any]] = {
     FindingKind.ABORTED_ON_DISK: {"aborted": 1, "idle": 25.0 * HOUR},
     FindingKind.DUE: {"due": "11 delta directories are more than 10", "idle": 2.0 * HOUR},
     FindingKind.NOT_COMPACTABLE: {"due": "11 delta directories are more than 10", "refused": "its columns disagree"},
-    FindingKind.SWITCHED_OFF: {
-        "due": "11 delta directories are more than 10",
-        "switched_off": "NO_AUTO_COMPACTION",
-    },
+    FindingKind.SWITCHED_OFF: {"due": "11 delta directories are more than 10", "switched_off": "NO_AUTO_COMPACTION"},
     FindingKind.CLEANING_FORBIDDEN: {"obsolete": 1, "cleaning_forbidden": "NO_CLEANUP is set on the table"},
     **{
         kind: {"problem": (kind, "Cannot list it: so")}

@@ -16,15 +16,7 @@ from acidlib.acid.names import HIVE_OF, Generation
 from acidlib.acid.state import acid_state
 from acidlib.acid.write_ids import all_committed
 from acidlib.model.requests import CompactionType
-from acidlib.model.units import (
-    MEBIBYTE,
-    ColumnMatching,
-    DataFile,
-    RewriteSettings,
-    StripeAction,
-    StripeFacts,
-    Unit,
-)
+from acidlib.model.units import MEBIBYTE, ColumnMatching, DataFile, RewriteSettings, StripeAction, StripeFacts, Unit
 from acidlib.planning.inputs import CompactionInputs, compaction_inputs
 from acidlib.planning.units import (
     BATCH_BYTES,

@@ -250,11 +250,7 @@ def test_a_link_above_the_table_is_the_warehouses_own(tmp_path: Path) -> None:
 
 
 def test_a_partition_that_is_said_to_lie_elsewhere_lies_there(tmp_path: Path) -> None:
-    parts = {
-        "p=1": part(tmp_path / "elsewhere"),
-        "p=2": part(f"{tmp_path}/t/../u"),
-        "p=3": part(tmp_path / "t2"),
-    }
+    parts = {"p=1": part(tmp_path / "elsewhere"), "p=2": part(f"{tmp_path}/t/../u"), "p=3": part(tmp_path / "t2")}
     (tmp_path / "t").mkdir()
     hms = Metastore(table(tmp_path / "t", partitioned=True), parts)
     assert [place(hms, name) for name in parts] == [f"{tmp_path}/{name}" for name in ("elsewhere", "u", "t2")]

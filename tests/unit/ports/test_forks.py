@@ -157,10 +157,7 @@ def environment(services: Services, server: Fork, reader: Reader | None = None) 
     )
 
 
-@pytest.mark.parametrize(
-    ("version", "lacking"),
-    [*OF_DATES, (FORK, ("get_open_txns_req",)), (FORK, OF_WORKERS)],
-)
+@pytest.mark.parametrize(("version", "lacking"), [*OF_DATES, (FORK, ("get_open_txns_req",)), (FORK, OF_WORKERS)])
 def test_without_calls_of_a_compactor_nothing_begins(
     services: Services, version: str, lacking: tuple[str, ...]
 ) -> None:

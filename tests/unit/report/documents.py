@@ -88,19 +88,9 @@ UNFILED = CompactionResult(
 )
 DONE = UNFILED.with_work((UNIT,), None)
 FAILED = replace(
-    UNFILED,
-    partition="ds=8",
-    location="/w/orders/ds=8",
-    state=Outcome.FAILED,
-    reason="the footer is damaged",
+    UNFILED, partition="ds=8", location="/w/orders/ds=8", state=Outcome.FAILED, reason="the footer is damaged"
 )
-REFUSED = replace(
-    FAILED,
-    partition="ds=9",
-    state=Outcome.REFUSED,
-    reason="there is nothing to merge",
-    seconds=0.1,
-)
+REFUSED = replace(FAILED, partition="ds=9", state=Outcome.REFUSED, reason="there is nothing to merge", seconds=0.1)
 DUE = InitiatorResult(
     **PLACE,
     type="minor",

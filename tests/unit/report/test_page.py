@@ -27,20 +27,7 @@ from acidlib.report.values import Result
 from acidlib.wording import retention_words
 
 from . import documents
-from .documents import (
-    CLEANED,
-    DONE,
-    FAILED,
-    HEAD,
-    NOTES,
-    REFUSED,
-    RESULTS,
-    SHOWN,
-    UNFILED,
-    UNIT,
-    WAITS,
-    told,
-)
+from .documents import CLEANED, DONE, FAILED, HEAD, NOTES, REFUSED, RESULTS, SHOWN, UNFILED, UNIT, WAITS, told
 
 _VOID = {"meta", "link", "wbr"}
 

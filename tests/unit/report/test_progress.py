@@ -13,16 +13,7 @@ from typing import TextIO
 
 import pytest
 
-from acidlib.report.progress import (
-    ERROR,
-    NOTE,
-    WARNING,
-    CalledProgress,
-    LogFormat,
-    LogLines,
-    Step,
-    TerminalProgress,
-)
+from acidlib.report.progress import ERROR, NOTE, WARNING, CalledProgress, LogFormat, LogLines, Step, TerminalProgress
 
 
 class Clock:
@@ -187,11 +178,7 @@ class Failing(io.StringIO):
 @pytest.mark.parametrize("is_terminal", [False, True])
 @pytest.mark.parametrize("error", [BrokenPipeError(), OSError(28, "no space"), ValueError("closed file")], ids=repr)
 def test_a_stream_that_fails_never_stops_the_work(
-    error: Exception,
-    is_terminal: bool,
-    writes: int,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
+    error: Exception, is_terminal: bool, writes: int, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("TERM", "xterm")
     stream, clock = Failing(error, writes, is_terminal=is_terminal), Clock()

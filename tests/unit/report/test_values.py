@@ -135,11 +135,7 @@ def test_a_report_is_written_where_there_is_one(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("states", "status"),
-    [
-        ([Outcome.CANCELLED, Outcome.PLANNED], 0),
-        ([Outcome.REFUSED], 1),
-        ([Outcome.MISSING, Outcome.CANCELLED], 3),
-    ],
+    [([Outcome.CANCELLED, Outcome.PLANNED], 0), ([Outcome.REFUSED], 1), ([Outcome.MISSING, Outcome.CANCELLED], 3)],
 )
 def test_a_cancellation_is_ok_where_all_are_withdrawn(states: list[Outcome], status: int) -> None:
     document = CancellationsDocument.of([Cancellation(id=1, state=state, reason="r") for state in states])

@@ -19,14 +19,7 @@ from acidlib.orc.proto import Compression, StreamKind
 from acidlib.orc.reader import JAVA_WRITER, StripeReader
 from acidlib.orc.schema import TypeNode, acid_tree
 from acidlib.rewrite.bucket import row_stripes
-from acidlib.rewrite.output import (
-    InputFilter,
-    InputStripe,
-    filter_sizes,
-    input_filters,
-    named_columns,
-    plan_filters,
-)
+from acidlib.rewrite.output import InputFilter, InputStripe, filter_sizes, input_filters, named_columns, plan_filters
 from acidlib.rows.files import OpenInputs
 from acidlib.rows.row_ids import Keys
 

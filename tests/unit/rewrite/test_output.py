@@ -117,12 +117,7 @@ OPTIONS: dict[str, tuple[list[Tail], RewriteSettings, Generation, dict[str, Any]
             ([ORC_14, ORC_135 - 1], HIVE4, ORC_14),
         )
     },
-    "versions of another writer": (
-        [tail(10, writer=1, writer_version=1)],
-        SETTINGS,
-        HIVE4,
-        {"writer_version": ORC_14},
-    ),
+    "versions of another writer": ([tail(10, writer=1, writer_version=1)], SETTINGS, HIVE4, {"writer_version": ORC_14}),
     **{
         f"blocks {blocks} where {settings.block_bytes} are set ({number})": (
             [tail(9, block_size=size) for size in blocks],

@@ -10,15 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from compaction import (
-    MAJOR,
-    REBALANCE,
-    Compacted,
-    bucket_files,
-    compact_directory,
-    files_of,
-    prepared,
-)
+from compaction import MAJOR, REBALANCE, Compacted, bucket_files, compact_directory, files_of, prepared
 from judges import bloom, merge
 from judges import orc_tail as o
 from judges.merge import bucket_property, raw_rows

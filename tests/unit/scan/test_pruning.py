@@ -171,10 +171,7 @@ def may_match(text: str, file: Tail, table: str = "struct<a:bigint>", **partitio
     schema = pa.schema([(name, types[part.target.kind]) for name, part in columns.items()] + [("ds", pa.date32())])
     predicate = parse_predicate(text, schema)
     bounds = partition_bounds(partition)
-    results = {
-        file_may_match(predicate, file, columns, bounds),
-        stripe_may_match(predicate, file, 0, columns, bounds),
-    }
+    results = {file_may_match(predicate, file, columns, bounds), stripe_may_match(predicate, file, 0, columns, bounds)}
     assert len(results) == 1
     return results.pop()
 

@@ -47,11 +47,7 @@ def test_columns_are_chosen_without_case_and_in_order() -> None:
             "Cannot read the column Amount of db.t: it has the columns id, name, odd name, u, ds, n",
         ),
         ({"columns": ("id", "ID")}, UsageError, "Cannot read the column id of db.t twice"),
-        (
-            {},
-            RefusedError,
-            "Cannot read the column u of db.t: Spark has no such type",
-        ),
+        ({}, RefusedError, "Cannot read the column u of db.t: Spark has no such type"),
         ({"columns": ("id",), "where": "amount > 1"}, UsageError, "amount"),
         ({"columns": ("id",), "where": "id >"}, UsageError, "id >"),
         ({"columns": ("id",), "where": "lower(name) = 'a'"}, UsageError, "lower"),

@@ -141,8 +141,7 @@ def test_columns_are_those_of_the_table(old: str, new: str, values: Any, read: A
 
 
 @pytest.mark.parametrize(
-    ("new", "read"),
-    [("double", [74.72, 8589934600.0, -0.0]), ("string", ["74.72", "8.5899346E9", "-0.0"])],
+    ("new", "read"), [("double", [74.72, 8589934600.0, -0.0]), ("string", ["74.72", "8.5899346E9", "-0.0"])]
 )
 def test_a_float_is_read_by_its_text_by_hive_3(new: str, read: list[Any], tmp_path: Path) -> None:
     table = f"struct<a:{new}>"

@@ -104,11 +104,7 @@ GSSAPI = (
             "the name node is not ready (NameNode still not started)",
         ),
         (rpc(f"{HADOOP}.ipc.StandbyException", kind="FatalRPCError"), RetryError, "no name node is active"),
-        (
-            rpc(f"{HADOOP}.hdfs.protocol.NSQuotaExceededException"),
-            RetryError,
-            "the quota is used up (it did not work)",
-        ),
+        (rpc(f"{HADOOP}.hdfs.protocol.NSQuotaExceededException"), RetryError, "the quota is used up (it did not work)"),
         (rpc(f"{HADOOP}.hdfs.protocol.DSQuotaExceededException"), RetryError, "the quota is used up (it did not work)"),
         (
             rpc(f"{HADOOP}.security.AccessControlException", 'Permission denied: inode=\\"/t\\"'),

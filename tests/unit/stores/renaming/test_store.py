@@ -374,8 +374,7 @@ def test_a_half_that_somebody_has_merged_alone_is_not_finished(tmp_path: Path, w
 
 
 @pytest.mark.parametrize(
-    ("fault", "kind"),
-    [("staged", CorruptError), ("published", CorruptError), ("target", ConflictError)],
+    ("fault", "kind"), [("staged", CorruptError), ("published", CorruptError), ("target", ConflictError)]
 )
 def test_a_half_that_is_not_what_was_recorded_is_not_finished(
     tmp_path: Path, fault: str, kind: type[AcidError]

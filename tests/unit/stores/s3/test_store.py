@@ -56,8 +56,7 @@ def test_a_marker_is_read_as_it_was_written() -> None:
 
 
 @pytest.mark.parametrize(
-    "change",
-    [{"version": 2}, {"state": "published"}, {"state": "staging"}, {"publication": {}}, {"start": None}],
+    "change", [{"version": 2}, {"state": "published"}, {"state": "staging"}, {"publication": {}}, {"start": None}]
 )
 def test_what_this_version_does_not_understand_is_corrupt(change: dict[str, Any]) -> None:
     document = json.loads(RECORD.encode()) | change
