@@ -264,6 +264,27 @@ class Lake:
                 )
         return Table(self, name)
 
+    @verb()
+    def tables(self, *, tables: Texts = (), exclude: Texts = ()) -> list[Table]:
+        """Return the ACID tables of a metastore or warehouse, or those of the names and globs, in alphabetical order.
+
+        Raises MissingError for a name that no table has.
+
+        >>> acidlib.warehouse("warehouse").tables()
+        [<Table: sales.orders>, <Table: sales.visits>]
+        """
+        with self._call("show_place", progress=False) as call:
+            environment, selection = self._selected(tables=tables, exclude=exclude)
+            require_consistent(selection, everything=True, has_metastore=bool(environment.metastore))
+            self._caller.checked()
+            from acidlib.runs.open import open_backend
+
+            with (
+                call.services(environment) as services,
+                open_backend(environment, services, Interpretation()) as backend,
+            ):
+                return [Table(self, str(name)) for name in sorted(backend.tables.names(selection))]
+
     @verb(LakeOptions)
     def plan(self, kind: Kind, **options: Unpack[LakeOptions]) -> Plan:
         """Return the plan of compactions, and change nothing; its arguments are those of `compact`.
@@ -333,7 +354,7 @@ class Lake:
             if release_held and not (selection.tables or selection.location is not None):
                 raise UsageError(f"{RELEASE_HELD} is for a named place: give {TABLE} or {LOCATION}")
             if selection.warehouse is not None and not selection.tables:
-                raise UsageError(f"{WAREHOUSE} needs {TABLE}; without either, the queue is drained")
+                raise UsageError(f"{WAREHOUSE} needs {TABLE}, such as 'sales.*'; without either, the queue is drained")
             if (is_rebalance or buckets is not None) and not (is_rebalance and selection.tables):
                 raise UsageError(f"{REBALANCE} needs {TABLE}, and {BUCKETS} needs {REBALANCE}")
             budget = None if time_budget is None else seconds_of(time_budget, name="time-budget")

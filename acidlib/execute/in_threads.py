@@ -118,16 +118,16 @@ def portions_done(
     with Threads(THREADS, "acidlib-look") as pool:
         crew = _Crew(work, items, pool)
         try:
-            looked, told, rests_until = time.monotonic(), 0.0, 0.0
+            looked, yielded, rests_until = time.monotonic(), 0.0, 0.0
             before: Tried | None = None
             crew.resize(learned.threads)
             while crew.unanswered:
                 crew.wait(_LOOK_SECONDS)
                 STOPPING.look()
                 number, now = crew.size, time.monotonic()
-                if (now - told >= _TELL_SECONDS or crew.is_idle) and (portion := crew.answers()):
+                if (now - yielded >= _TELL_SECONDS or crew.is_idle) and (portion := crew.answers()):
                     yield portion
-                    told = now
+                    yielded = now
                 if crew.left and now >= rests_until and (tried := crew.tried()) is not None:
                     number, is_best = next_number(tried, before)
                     before = None if is_best else tried

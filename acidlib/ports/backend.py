@@ -15,6 +15,7 @@ from acidlib.acid.listing import Listing
 from acidlib.errors import AcidError
 from acidlib.location import NOWHERE
 from acidlib.model.requests import CompactionRequest, CompactionType, RequestFacts
+from acidlib.model.tables import TableRef
 from acidlib.places.attempts import Attempts
 from acidlib.places.place import ListedPlace, Place
 from acidlib.places.selection import Selected, Selection
@@ -47,6 +48,9 @@ class Tables(Protocol):
 
         RefusedError if a name of the selection does not exist.
         """
+
+    def names(self, selection: Selection) -> Sequence[TableRef]:
+        """Return the ACID tables that a selection wants, whatever their partitions."""
 
     def is_dropped(self, place: Place) -> bool:
         """Return whether a selected place has been dropped since, which explains errors there."""

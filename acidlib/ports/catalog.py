@@ -93,6 +93,11 @@ class Catalog:
         places = tuple(self._as_of(chosen))
         return Selected(places=places, passed_over=tuple(passed_over), notes=tuple(notes))
 
+    def names(self, selection: Selection) -> list[TableRef]:
+        """Return the selected tables that are transactional; raise MissingError for a name that no table has."""
+        tables, _ = self._named(selection, ())
+        return [table.ref for _, table in tables if not_acid_reason(table) is None]
+
     def require_named(self, selection: Selection, known: Collection[TableRef]) -> list[str]:
         """Return notes about missing tables and partitions of --table and --partition; raise as `select` does."""
         tables, notes = self._named(selection, known)

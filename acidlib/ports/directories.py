@@ -136,6 +136,11 @@ class Directories:
         was_cleaned = location is not None and self.queue.has_succeeded_below(location)
         return select_places(self.services, selection, self._interpretation, may_be_empty=was_cleaned)
 
+    def names(self, selection: Selection) -> Sequence[TableRef]:
+        """Return the tables of the ACID tables and partitions below the named directory."""
+        places = self.select(selection, automatic=False).places
+        return list(dict.fromkeys(place.ref.whole_table for place in places))
+
     def is_dropped(self, place: Place) -> bool:
         """Return whether the directory is gone while the one above it exists: else a mount may be missing."""
         fs, location = self.services.fs(place.location), place.location

@@ -191,6 +191,10 @@ class Hive3Tables:
             busy = {row.ref for row in rows if row.state in _BUSY}
         return self.catalog.select(selection, automatic=automatic, busy=busy)
 
+    def names(self, selection: Selection) -> Sequence[TableRef]:
+        """Return the transactional tables of the metastore."""
+        return self.catalog.names(selection)
+
     def named_request(self, listed: ListedPlace, kind: CompactionType) -> CompactionRequest:
         """Return a request for a place that was named."""
         return self.request_for(listed.place, kind, initiator=f"{self.services.host}-manual")

@@ -137,6 +137,10 @@ class Hive4Requests:
             busy |= {row.ref for row in others if row.state in ("initiated", "working")}
         return self.catalog.select(selection, automatic=automatic, busy=busy)
 
+    def names(self, selection: Selection) -> Sequence[TableRef]:
+        """Return the transactional tables of the metastore."""
+        return self.catalog.names(selection)
+
     def waiting(self, kind: CompactionType) -> list[WaitingRequest]:
         """Return the requests of our pool up to the last one of this kind, as they are handed out in their order.
 

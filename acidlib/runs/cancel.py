@@ -53,7 +53,7 @@ def _cancel_in_sql(
         if row is None and number in of_hive:
             reason = "it is in the metastore's own queue, which no call changes: give --queue-url of its database"
             return _refused(of_hive[number], reason)
-        return _planned(number, row)
+        return _planned(number, row, can_undo=True)
 
     def withdraw(waiting: Sequence[int]) -> list[Cancellation]:
         aborted = queue.abort(waiting, f"cancelled by {where.user} on {where.host}", now_ms)
@@ -74,7 +74,8 @@ def _cancel_in_hive4(hms: Hms, numbers: Sequence[int], *, dry_run: bool) -> list
             if not answers.get(number, "").startswith("Success")
         ]
 
-    return _withdrawn([_planned(number, rows.get(number)) for number in numbers], withdraw, dry_run=dry_run)
+    plans = [_planned(number, rows.get(number), can_undo=False) for number in numbers]
+    return _withdrawn(plans, withdraw, dry_run=dry_run)
 
 
 def _withdrawn(
@@ -90,7 +91,7 @@ def _withdrawn(
     return [answers.get(plan.id) or replace(plan, state=Outcome.CANCELLED, reason=done) for plan in plans]
 
 
-def _planned(number: int, row: CompactionRequest | None) -> Cancellation:
+def _planned(number: int, row: CompactionRequest | None, *, can_undo: bool) -> Cancellation:
     """Return whether a request can be withdrawn, and if not what to do."""
     if row is None:
         return Cancellation(id=number, state=Outcome.MISSING, reason="there is no such request; see acidlib show")
@@ -100,7 +101,8 @@ def _planned(number: int, row: CompactionRequest | None) -> Cancellation:
         case State.WORKING:
             return _refused(row, f"{row.worker_id} works on it: end that run, which gives it back, and call again")
         case State.READY_FOR_CLEANING:
-            return _refused(row, "it is done, and awaits the cleaner: acidlib undo takes a result back")
+            advice = ": acidlib undo takes a result back" if can_undo else ""
+            return _refused(row, f"it is done, and awaits the cleaner{advice}")
         case _:
             return _refused(row, f"it has ended before, as {row.state.label}")
 

@@ -295,6 +295,14 @@ class TwoTables(Metastore):
         raise CorruptError("Cannot read the answer: it has a partition that was not requested")
 
 
+def test_a_lake_lists_transactional_tables(tmp_path: Path) -> None:
+    hms = TwoTables(replace(table(tmp_path), properties={}))
+    assert catalog(hms).names(Selection()) == [TableRef("d", "other")]
+    assert catalog(hms).names(Selection(tables=("d.o*",))) == [TableRef("d", "other")]
+    with pytest.raises(MissingError, match=r"^Cannot find d.none: no table of the metastore has such a name$"):
+        catalog(hms).names(Selection(tables=("d.none",)))
+
+
 @pytest.mark.parametrize("automatic", [False, True])
 def test_what_cannot_be_used_of_one_table_ends_no_others_work(tmp_path: Path, automatic: bool) -> None:
     threshold = "compactorthreshold.hive.compactor.delta.num.threshold"
