@@ -7,10 +7,10 @@ laptop) are connections to one metastore, `beats` and `theirs` heartbeats to it,
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from itertools import count
 
 import pytest
+from waits import until
 
 from acidlib.acid.names import Generation
 from acidlib.errors import BusyError, ConflictError, RetryError
@@ -24,15 +24,6 @@ from acidlib.model.tables import TableRef
 NO_LOCK = 999_999_999
 TIMEOUT = 300.0
 _numbers = count()
-
-
-def until(condition: Callable[[], object], seconds: float = 60) -> float:
-    """Waits for a condition; how long it took."""
-    began = time.monotonic()
-    while not condition():
-        assert time.monotonic() - began < seconds
-        time.sleep(0.05)
-    return time.monotonic() - began
 
 
 def lock_of(hms: Hms, type: LockType, table: str, partition: str | None = None) -> tuple[int, LockState]:

@@ -21,7 +21,6 @@ from judges.java_process import JudgeError
 from parquet_joining import columns, edit, footer_of, join
 
 from acidlib.errors import RefusedError
-from acidlib.parquet import join as join_module
 from acidlib.parquet.footer import Chunk
 from acidlib.parquet.join import differences
 
@@ -251,18 +250,6 @@ def problem(java: JavaParquet, path: Path, mode: str) -> str:
         return "fails"
     # an index that cannot be read is not used, and only a warning is logged
     return "all are read" if mode != "plain" and max(left) >= 1200 else ""
-
-
-@pytest.mark.java
-def test_java_sees_an_offset_index_that_was_not_moved(
-    java: JavaParquet, written: Callable[..., list[Path]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    right, target = join_module.moved_offset_index, tmp_path / "joined"
-    monkeypatch.setattr(join_module, "moved_offset_index", lambda source, chunk, shift: right(source, chunk, 0))
-    join(target, written(), check=False)
-    assert pq.read_table(target).num_rows == 1240
-    assert problem(java, target, "plain") == ""
-    assert problem(java, target, "pages") in ANY
 
 
 def _with_old(change: Callable[[Any, Any], None]) -> Callable[[list[Any], list[Any]], None]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 import weakref
-from collections.abc import Callable
+
+from waits import until
 
 from acidlib.renewal import RENEWER, LeaseRenewer
 
@@ -32,13 +32,6 @@ class Held:
         return self.wanted
 
 
-def wait_for(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < end, threading.enumerate()
-        time.sleep(0.002)
-
-
 class Threads:
     """Threads that renew claims and have been started since; threads of other tests of this process do not count."""
 
@@ -62,11 +55,11 @@ def test_few_threads_serve_many_and_end_with_them() -> None:
     assert most <= 3  # one of them watches
     for one in held:
         beats.remove(one.beat)
-    wait_for(lambda: threads() == 0)
+    until(lambda: threads() == 0)
     gone = held[0].beats
     beats.add(held[1].beat, OFTEN)
     before = held[1].beats
-    wait_for(lambda: held[1].beats > before + 3)
+    until(lambda: held[1].beats > before + 3)
     assert held[0].beats == gone
     beats.remove(held[1].beat)
 
@@ -81,13 +74,13 @@ def test_what_hangs_keeps_no_other_waiting() -> None:
     well = [Held() for _ in range(5)]
     for one in (*hung, *well):
         beats.add(one.beat, OFTEN)
-    wait_for(lambda: min(one.beats for one in well) > 5)
+    until(lambda: min(one.beats for one in well) > 5)
     assert {one.beats for one in hung} == {1}
     answers.set()
-    wait_for(lambda: min(one.beats for one in hung) > 1)
+    until(lambda: min(one.beats for one in hung) > 1)
     for one in (*hung, *well):
         beats.remove(one.beat)
-    wait_for(lambda: threads() == 0)
+    until(lambda: threads() == 0)
 
 
 def test_what_is_lost_is_asked_no_more_and_what_fails_is() -> None:
@@ -95,12 +88,12 @@ def test_what_is_lost_is_asked_no_more_and_what_fails_is() -> None:
     lost.wanted = False
     beats.add(lost.beat, OFTEN)
     beats.add(failing.beat, OFTEN)
-    wait_for(lambda: failing.beats > 3)
+    until(lambda: failing.beats > 3)
     assert lost.beats == 1
     beats.remove(lost.beat)
     beats.remove(lost.beat)
     beats.remove(failing.beat)
-    wait_for(lambda: threads() == 0)
+    until(lambda: threads() == 0)
 
 
 def test_none_before_its_time() -> None:
@@ -109,10 +102,10 @@ def test_none_before_its_time() -> None:
     beats.add(late.beat, 3600)
     now[0] += 3599
     beats.add(soon.beat, 0)
-    wait_for(lambda: soon.beats > 3)
+    until(lambda: soon.beats > 3)
     assert late.beats == 0
     now[0] += 1
-    wait_for(lambda: late.beats == 1)
+    until(lambda: late.beats == 1)
     beats.remove(late.beat)
     beats.remove(soon.beat)
 
@@ -125,7 +118,7 @@ def test_a_forked_child_has_threads_of_its_own() -> None:
         try:
             mine = Held()
             RENEWER.add(mine.beat, OFTEN)
-            wait_for(lambda: mine.beats > 2)
+            until(lambda: mine.beats > 2)
             RENEWER.remove(mine.beat)
             os._exit(0)
         finally:
@@ -155,8 +148,8 @@ def test_what_was_released_is_not_kept_until_it_would_be_due() -> None:
     for held in released:
         beats.remove(held.beat)
     del held, released
-    wait_for(lambda: sum(held() is not None for held in gone) <= 2)
+    until(lambda: sum(held() is not None for held in gone) <= 2)
     before = long.beats
-    wait_for(lambda: long.beats > before + 3)
+    until(lambda: long.beats > before + 3)
     beats.remove(long.beat)
-    wait_for(lambda: threads() == 0)
+    until(lambda: threads() == 0)

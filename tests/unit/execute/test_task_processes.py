@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -19,6 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 from judges import tables
 from located import at
+from waits import until
 
 from acidlib.errors import ConflictError, DefectError, HangingError, OverMemoryError, RetryError
 from acidlib.execute import task_processes
@@ -38,13 +38,6 @@ def task(work: Callable[[str], Any], where: str = "/w/t/base_5/bucket_00000") ->
     return Task(work, 0, "rewrite", where)
 
 
-def wait_until(true: Callable[[], object]) -> None:
-    end = time.monotonic() + 60
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.01)
-
-
 def is_running(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
@@ -59,7 +52,7 @@ def test_a_process_does_one_task_after_another_and_ends_with_the_run() -> None:
         assert first == second == third
         pid, thread, is_run_again = first
         assert (pid != os.getpid(), thread, is_run_again) == (True, "MainThread", False)
-    wait_until(lambda: not is_running(pid))
+    until(lambda: not is_running(pid))
 
 
 def test_tasks_run_at_the_same_time(tmp_path: Path) -> None:
@@ -114,7 +107,7 @@ def test_a_task_that_hangs_is_an_error_and_its_process_does_no_other(tmp_path: P
         assert type(error) is HangingError
         assert str(error).startswith(f"Cannot read {pipe}: there has been no answer for ")
         assert before[0] != after[0]
-        wait_until(lambda: not is_running(before[0]))
+        until(lambda: not is_running(before[0]))
 
 
 # --- memory that libraries take --------------------------------------------------------------------------------------
@@ -190,8 +183,8 @@ def test_a_process_that_is_killed_while_it_has_no_task_is_replaced() -> None:
     with TaskProcesses(1) as processes:
         (((pid, *_),),) = processes.run([[task(process_tasks.where)]], group="g")
         os.kill(pid, signal.SIGKILL)
-        wait_until(lambda: not is_running(pid))
-        wait_until(lambda: not processes._idle[0].is_alive())
+        until(lambda: not is_running(pid))
+        until(lambda: not processes._idle[0].is_alive())
         (((other, *_),),) = processes.run([[task(process_tasks.where)]], group="g")
         assert other != pid
 
@@ -202,7 +195,7 @@ def test_a_cancel_ends_the_tasks_that_run_and_begins_no_other(tmp_path: Path) ->
         tasks = [task(partial(process_tasks.stays, str(begun))), task(process_tasks.where)]
         thread = threading.Thread(target=lambda: answers.extend(processes.run([tasks], group="two")))
         thread.start()
-        wait_until(lambda: begun.exists() and begun.read_text())
+        until(lambda: begun.exists() and begun.read_text())
         processes.cancel()
         thread.join(60)
         assert [[str(answer) for answer in batch] for batch in answers] == [
@@ -218,7 +211,7 @@ def test_where_the_nursery_is_killed_its_processes_end_and_another_is_started(tm
         tasks = [task(partial(process_tasks.stays, str(begun))), task(process_tasks.where)]
         thread = threading.Thread(target=lambda: answers.extend(processes.run([tasks], group="two")))
         thread.start()
-        wait_until(lambda: begun.exists() and begun.read_text())
+        until(lambda: begun.exists() and begun.read_text())
         started = NURSERY._started
         assert started is not None
         started.kill()
@@ -226,7 +219,7 @@ def test_where_the_nursery_is_killed_its_processes_end_and_another_is_started(tm
     ((error, then),) = answers
     assert str(error).endswith("its process has ended, together with the one that it was forked from")
     assert then[0] != int(begun.read_text())
-    wait_until(lambda: not is_running(int(begun.read_text())))
+    until(lambda: not is_running(int(begun.read_text())))
 
 
 def test_a_process_that_does_not_start_is_an_error_of_each_task(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -270,11 +263,11 @@ time.sleep(60)
     assert process.stdout is not None
     with process.stdout as out:
         nursery = int(out.readline())
-    wait_until(lambda: way != "fork" or (forked.exists() and forked.read_text()))
+    until(lambda: way != "fork" or (forked.exists() and forked.read_text()))
     process.kill()
     process.wait()
     for pid in (nursery, int(begun.read_text())):
-        wait_until(lambda pid=pid: not is_running(pid))
+        until(lambda pid=pid: not is_running(pid))
     if way == "fork":
         os.kill(int(forked.read_text()), signal.SIGKILL)
 

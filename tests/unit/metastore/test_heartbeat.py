@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
+from waits import until
 
 from acidlib.errors import AcidError, ConflictError, DefectError, RefusedError, RetryError
 from acidlib.metastore.heartbeat import Heartbeater, Lease, reason_of
@@ -349,13 +350,6 @@ def beats(connection: Connection) -> Iterator[Heartbeater]:
         yield heartbeater
 
 
-def wait_for(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.002)
-
-
 def raises(beat: Lease, kind: type[AcidError]) -> bool:
     try:
         beat.assert_alive()
@@ -368,7 +362,7 @@ def test_one_connection_when_needed_and_the_threads_of_all_renewals(beats: Heart
     before = {thread.name for thread in threading.enumerate()}
     assert connection.opened == 0
     registered = [beats.register(txn_id=one, lock_id=None, name="x") for one in range(50)]
-    wait_for(lambda: len(connection.beats) > 200)
+    until(lambda: len(connection.beats) > 200)
     assert set(connection.beats) == set(range(50))
     assert {thread.name for thread in threading.enumerate()} <= before | {"acidlib-renewal"}
     assert connection.opened == 1
@@ -379,26 +373,26 @@ def test_one_connection_when_needed_and_the_threads_of_all_renewals(beats: Heart
 def test_what_is_registered_late_is_beaten_soon(connection: Connection) -> None:
     with Heartbeater(connection, interval_seconds=10, timeout_seconds=30, clock=time.monotonic) as beats:
         beats.register(txn_id=1, lock_id=None, name="x", since=beats.clock() - 10)
-        wait_for(lambda: connection.beats == [1])
+        until(lambda: connection.beats == [1])
         beats.register(txn_id=3, lock_id=None, name="z")
         beats.register(txn_id=2, lock_id=None, name="y", since=beats.clock() - 10)
-        wait_for(lambda: connection.beats == [1, 2])
+        until(lambda: connection.beats == [1, 2])
 
 
 def test_after_its_last_lease_a_heartbeater_goes_on_with_the_next(connection: Connection) -> None:
     with Heartbeater(connection, interval_seconds=0.02, timeout_seconds=30, clock=time.monotonic) as beats:
         first = beats.register(txn_id=1, lock_id=None, name="x")
-        wait_for(lambda: connection.beats != [])
+        until(lambda: connection.beats != [])
         first.stop()
-        wait_for(lambda: not beats._is_renewed)
+        until(lambda: not beats._is_renewed)
         beats.register(txn_id=2, lock_id=None, name="y")
-        wait_for(lambda: 2 in connection.beats)
+        until(lambda: 2 in connection.beats)
 
 
 def test_the_end_closes_the_connection_and_fences_what_is_left(connection: Connection) -> None:
     beats = Heartbeater(connection, interval_seconds=10, timeout_seconds=30, clock=time.monotonic)
     beat = beats.register(txn_id=1, lock_id=None, name="transaction 1", since=beats.clock() - 10)
-    wait_for(lambda: connection.beats == [1])
+    until(lambda: connection.beats == [1])
     began = time.monotonic()
     beats.close()
     beats.close()
@@ -417,7 +411,7 @@ def test_an_unexpected_end_is_told_at_once(connection: Connection) -> None:
     with Heartbeater(connection, interval_seconds=10, timeout_seconds=30, clock=time.monotonic) as beats:
         connection.answer = die
         beat = beats.register(txn_id=1, lock_id=None, name="transaction 1", since=beats.clock() - 10)
-        wait_for(lambda: raises(beat, DefectError))
+        until(lambda: raises(beat, DefectError))
         with pytest.raises(DefectError, match="its heartbeats ended by an unexpected SystemExit: out of here"):
             beat.assert_alive()
         with pytest.raises(DefectError, match="out of here"):

@@ -19,7 +19,7 @@ import pytest
 from fake_locks import Client, Failure, LockServer
 from judges.tables import deletes, delta_name, inserts, write_base, write_dir
 from located import at
-from metastore_behaviour import until
+from waits import until
 
 from acidlib.acid.names import Generation
 from acidlib.acid.write_ids import ValidTxnList, ValidWriteIdList, all_committed
@@ -132,9 +132,6 @@ class Metastore(Client):
 @pytest.fixture(params=[Generation.HIVE3, Generation.HIVE4], ids=str)
 def server(request: pytest.FixtureRequest) -> LockServer:
     return LockServer(generation=request.param)
-
-
-Opened = Callable[..., Snapshot]
 
 
 class Site:

@@ -12,7 +12,7 @@ import pytest
 from located import at
 
 from acidlib.acid.listing import ListedFile
-from acidlib.errors import AcidError, ConflictError, RefusedError, RetryError
+from acidlib.errors import ConflictError, RefusedError, RetryError
 from acidlib.location import Location
 from acidlib.stores.filesystem import RenameFileSystem
 from acidlib.stores.listing import list_location
@@ -131,14 +131,6 @@ def test_never_through_a_symbolic_link(table: Path, path: str, trash: str | None
     assert "symbolic link" in report.failed[path]
     assert (table.parent / "outside/precious").exists()
     assert (table / "base_1/bucket_00000").exists()
-
-
-@pytest.mark.parametrize("path", ["link", "link/precious"])
-def test_the_file_system_itself_follows_no_link(table: Path, path: str) -> None:
-    (table / "link").symlink_to(table.parent / "outside")
-    with pytest.raises(AcidError, match="symbolic link"):
-        FS.remove_tree(str(table), path)
-    assert (table.parent / "outside/precious").exists()
 
 
 def test_a_link_inside_a_removed_tree_is_unlinked_only(table: Path) -> None:
