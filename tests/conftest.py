@@ -29,7 +29,10 @@ from xdist.remote import Producer
 from acidlib.orc import compression
 
 _WHOLE_RUN, _SLOWEST = 1000, 30
-_SERVERS = ("shared_hiveserver", "shared_hive3", "shared_hive4", "with_kerberos", "shared_realm", "hdfs", "s3_server")
+_SERVERS = (
+    *("shared_hiveserver", "shared_hive3", "shared_hive4", "hasty_hive3", "hasty_hive4", "with_kerberos"),
+    *("shared_realm", "hdfs", "s3_server"),
+)
 """Fixtures of integration/conftest.py that last as long as a test asks for them."""
 os.environ.setdefault("ACIDLIB_LOG_FORMAT", "words")  # what tests compare has no times in it
 pytest.register_assert_rewrite("queue_behaviour", "hive_queue_behaviour", "filesystem_behaviour")

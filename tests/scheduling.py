@@ -13,20 +13,18 @@ TOGETHER = {
         *("hdfs_races", "hdfs_bad_input", "hdfs_jobs", "hdfs", "hdfs_faults", "hdfs_kill_points", "hdfs_server"),
         *("hdfs_trash", "hdfs_hostile_writers", "through_hadoop", "spark_cluster", "snapshot_stores"),
     ),
-    # with HDFS and S3
+    # with HDFS and S3; then Hive 4's own tables
     "HiveServer2": (
         *("day_in_the_life", "stores_of_metastore", "hiveserver_stores", "hive4_service", "hive4_faults", "servers"),
-        *("snapshot_locks", "hive4_rolled_back"),
+        *("hive4_rolled_back", "hive4_tables", "columns_of_metastore", "hive4_insert_only", "hive4_type_changes"),
+        *("hive4_rebalance", "metastore_found", "metastore_catalogs", "trino"),
     ),
-    "Hive 4's own tables": (
-        *("hive4_tables", "columns_of_metastore", "hive4_insert_only", "hive4_type_changes", "hive4_rebalance"),
-        *("metastore_found", "metastore_catalogs", "trino"),
-    ),
-    "later releases of Hive 4": ("hive4_releases",),
     "both metastores": (
         *("sleepers_live", "metastore_transport", "hive4_requests", "metastore_contract", "hive4_forks"),
-        *("metastore_behaviour", "metastore_calls", "kerberos", "kerberos_faults", "kerberos_mit"),
+        *("metastore_behaviour", "metastore_calls", "kerberos", "kerberos_faults", "kerberos_mit", "snapshot_locks"),
+        "credentials",
     ),
+    "later releases of Hive 4": ("hive4_releases",),
     "Hive 3's metastore": ("hive3_service", "queue_databases", "trino_hive3", "snapshot_hive3"),
     "S3": ("s3_race", "s3_jobs", "s3_store", "s3_compaction", "s3_bad_input"),
     # one JVM, whose contexts begin and end

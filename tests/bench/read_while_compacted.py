@@ -155,8 +155,8 @@ class Course:
             row_ids=True
         )
 
-    def run(self, seconds: float, readers: int) -> None:
-        """Do everything at the same time, for so long."""
+    def run(self, seconds: float, readers: int, *, enough: Callable[[], bool] = lambda: True) -> None:
+        """Do everything at the same time, for so long; where that was not enough, for ten times as long at most."""
         steps = [self.write, self.compact, self.clean, *[self.read] * readers]
         threads = [
             threading.Thread(target=self.repeat, args=(step, number), name=step.__name__)
@@ -165,6 +165,9 @@ class Course:
         for thread in threads:
             thread.start()
         self.end.wait(seconds)
+        last = time.monotonic() + 9 * seconds
+        while not enough() and time.monotonic() < last:
+            time.sleep(0.1)
         self.end.set()
         for thread in threads:
             thread.join()

@@ -34,6 +34,8 @@ from integration.hive4_proxy import Proxy
 from integration.metastore_writes import Writes
 
 Server = TypeVar("Server")
+SHORT = 6
+"""Seconds of the transaction timeout of metastores that are waited for."""
 KERBEROS = amount([Generation.HIVE4], long=list(Generation))
 """Of which generations there are metastores that ask for Kerberos."""
 OFFERED = ",".join(one.value for one in Protection)
@@ -110,6 +112,35 @@ def shared_hive4(servers: Servers, unstarted_s3: S3Server) -> Iterator[Metastore
     # a transaction that a test leaves open for a while has no heartbeats
     with started(
         lambda: servers.metastore(Generation.HIVE4, txn_timeout_seconds=3600, properties=unstarted_s3.properties())
+    ) as metastore:
+        yield metastore
+
+
+@pytest.fixture(scope="session")
+def hasty_hive3(servers: Servers) -> Iterator[Metastore]:
+    """The one of Hive 3.1, whose cleaner comes with its initiator, which finds nothing to ask for."""
+    properties = {
+        "hive.compactor.cleaner.run.interval": "500ms",
+        "hive.compactor.delta.num.threshold": "1000",
+        "hive.compactor.delta.pct.threshold": "1000",
+    }
+    with started(
+        lambda: servers.metastore(
+            Generation.HIVE3, initiator_on=True, cleaner_on=True, txn_timeout_seconds=SHORT, properties=properties
+        )
+    ) as metastore:
+        yield metastore
+
+
+@pytest.fixture(scope="session")
+def hasty_hive4(servers: Servers) -> Iterator[Metastore]:
+    """The one metastore of Hive 4 of this process that gives up whoever is silent for SHORT seconds, with a cleaner.
+
+    It cleans as it does without MIN_HISTORY_LEVEL, which readers of 4.0.1 do not need any more.
+    """
+    properties = {"metastore.compactor.cleaner.run.interval": "500ms", "metastore.txn.use.minhistorylevel": "false"}
+    with started(
+        lambda: servers.metastore(Generation.HIVE4, cleaner_on=True, txn_timeout_seconds=SHORT, properties=properties)
     ) as metastore:
         yield metastore
 

@@ -209,6 +209,11 @@ class Gate:
             end.close()
         self._ends.clear()
 
+    def restart(self) -> None:
+        """What a client sees of a metastore that is started again."""
+        self.cut()
+        self.open()
+
     def _accept(self, listener: socket.socket) -> None:
         with contextlib.suppress(OSError):  # it was cut
             while True:

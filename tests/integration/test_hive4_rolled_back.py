@@ -389,6 +389,7 @@ def test_beside_hives_own_cleaner(lake: Lake, forgetful: Service, servers: Serve
     with servers.metastore(Generation.HIVE4, beside=hive4_metastore, cleaner_on=True, properties=properties) as busy:
         refused = forgetful("cleaner", *AT_ONCE, uri=busy.uri)
         assert (refused.status, "beside Hive's own cleaner" in only_line(refused)) == (1, True)
+        assert "metastore.compactor.cleaner.on" in only_line(refused)
         for _ in range(5):
             assert forgetful("cleaner", "--force", *AT_ONCE, uri=busy.uri).status in (0, 3)
             for one in made:

@@ -27,8 +27,9 @@ from acidlib.metastore.transactions import TxnType
 from acidlib.model.requests import State
 from acidlib.points import Point
 from integration.children import Child, killed_at
+from integration.conftest import HIVE_POOL
 from integration.harness import Jobs
-from integration.hive4_jobs import Service, clean_up, only_line, wait_for
+from integration.hive4_jobs import Service, clean_up, wait_for
 from integration.hive4_model import ABORTED, COLUMNS, CRUD, ROW, Lake, Made, rows
 from integration.hive4_proxy import Proxy
 from integration.hive4_statistics import GATHERING, gathered
@@ -192,6 +193,19 @@ def test_what_we_show_is_what_hive_shows(lake: Lake, service: Service, sql: Sess
         assert (mine["database"], mine["partition"], mine["type"]) == (row["dbname"], row["partname"], row["type"])
         assert str(mine["pool"]) == row["poolname"]
     assert ours == {}
+
+
+def test_hives_show_locks_shows_what_is_read(lake: Lake, sql: Session) -> None:
+    made = lake.table("read_by_us")
+
+    def locks() -> list[list[str]]:
+        named = [dict(zip(sql.columns, line, strict=True)) for line in sql.run("show locks")]
+        return [[line["lock_type"], line["agent_info"]] for line in named if line["table"] == made.name]
+
+    with acidlib.connect(lake.metastore.uri).table(made.full).snapshot():
+        ((kind, agent),) = locks()
+        assert (kind, agent.startswith("read by acidlib-")) == ("SHARED_READ", True)
+    assert locks() == []
 
 
 def test_a_rebalance_by_values_is_left_to_hive_or_refused(lake: Lake, service: Service, sql: Session) -> None:
@@ -424,12 +438,6 @@ def test_a_named_run_conflicts_with_what_is_queued(lake: Lake, service: Service)
     assert service.compact(made).states == ["ready for cleaning"]
 
 
-def test_a_named_table_that_does_not_exist(lake: Lake, service: Service) -> None:
-    ran = service("major_compact", "--table", "lake.nothing")
-    assert ran.status == 1
-    assert "lake.nothing" in only_line(ran)
-
-
 # --- the initiator ----------------------------------------------------------------------------------------------------
 
 
@@ -519,11 +527,7 @@ def test_thresholds_are_those_of_the_table(lake: Lake, service: Service) -> None
 @pytest.mark.parametrize(
     ("of_database", "of_table", "queued"),
     [
-        ({}, {}, True),
-        ({}, {"no_auto_compaction": "true"}, False),
         ({}, {"NO_AUTO_COMPACTION": "TRUE"}, False),
-        ({}, {"no_auto_compaction": "false"}, True),
-        ({"no_auto_compaction": "true"}, {}, False),
         ({"no_auto_compaction": "true"}, {"no_auto_compaction": "false"}, False),
         ({"no_auto_compaction": "false"}, {"no_auto_compaction": "true"}, True),
     ],
@@ -646,20 +650,15 @@ def test_runs_at_once_never_take_the_same_request(lake: Lake, service: Service, 
     lake.check(made)
 
 
-def test_beside_hives_own_workers_every_request_is_done_once(
-    lake: Lake, service: Service, servers: Servers, hive4_metastore: Metastore
-) -> None:
+def test_beside_hives_own_worker_every_request_is_done_once(lake: Lake, service: Service) -> None:
     made = lake.table("side_by_side", partitions=[str(number) for number in range(6)])
-    properties = {"hive.compactor.worker.sleep.time": "200ms"}
-    # by MapReduce: a query-based one needs most of a minute on a small machine
-    with servers.hiveserver(hive4_metastore, worker_threads=2, query_based=False, properties=properties):
-        for place in made.places:
-            lake.request(made, partition=place.name)
-        wait_for(lambda: bool(lake.working()) or "ready for cleaning" in lake.states(made))
-        while "initiated" in lake.states(made):
-            ran = service.good("major_compact", "--max-partitions", "1")
-            assert set(ran.states) <= {"ready for cleaning"}
-        wait_for(lambda: not lake.working(), 60)
+    for place in made.places:
+        lake.request(made, partition=place.name, pool=HIVE_POOL)
+    wait_for(lambda: bool(lake.working()) or "ready for cleaning" in lake.states(made))
+    while "initiated" in lake.states(made):
+        ran = service.good("major_compact", "--pool", HIVE_POOL, "--max-partitions", "1")
+        assert set(ran.states) <= {"ready for cleaning"}
+    wait_for(lambda: not lake.working(), 60)
     found = lake.of(made)
     assert Counter(row.ref.partition for row in found) == Counter(place.name for place in made.places)
     assert {row.state for row in found} == {State.READY_FOR_CLEANING}, found
@@ -895,27 +894,6 @@ def test_where_readers_register_write_ids_they_are_looked_for_in_the_database(jo
         # as if it had begun two hours later
         lake.sql('update "TXNS" set "TXN_STARTED" = "TXN_STARTED" + 7200000 where "TXN_ID" = %s', reader)
         assert [one["state"] for one in looking.clean()] == ["succeeded"]
-        assert len(made.place.directories()) == 1
-        lake.check(made)
-
-
-def test_beside_hives_cleaner_ours_has_to_be_forced(jobs: Jobs, servers: Servers) -> None:
-    # so seldom that it does not come in between
-    properties = {"hive.compactor.cleaner.run.interval": "1h", "metastore.compactor.cleaner.run.interval": "1h"}
-    with (
-        servers.metastore(Generation.HIVE4, cleaner_on=True, properties=properties) as metastore,
-        Lake(metastore) as lake,
-    ):
-        service = Service(jobs=jobs, uri=metastore.uri)
-        made = lake.table("t")
-        service.compact(made)
-        before = made.place.directories()
-        ran = service("cleaner", "--retention", "0s")
-        assert ran.status == 1
-        assert "metastore.compactor.cleaner.on" in only_line(ran)
-        assert made.place.directories() == before
-        (cleaned,) = service.clean("--force")
-        assert cleaned["state"] == "succeeded"
         assert len(made.place.directories()) == 1
         lake.check(made)
 

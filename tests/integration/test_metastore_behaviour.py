@@ -35,16 +35,13 @@ from acidlib.metastore.holding import begin_compaction, lock_place, publication_
 from acidlib.metastore.options import ConnectionOptions
 from acidlib.metastore.transactions import HeldLock
 from acidlib.model.tables import TableRef
-from integration.conftest import started
+from integration.conftest import SHORT, started
 
 __all__ = ["table"]
 
 pytestmark = pytest.mark.live
 
 HIVE4 = pytest.mark.parametrize("metastore", [Generation.HIVE4], indirect=True, ids=["hive4"])
-
-SHORT = 4
-"""Seconds of the transaction timeout of metastores that are waited for."""
 
 
 def connected(metastore: Metastore, user: str = "etl", host: str = "host1") -> Hms:
@@ -143,21 +140,6 @@ def last_txn_heartbeat(hms: Hms, txn_id: int) -> int:
 
 
 @pytest.fixture(scope="module")
-def short3(servers: Servers) -> Iterator[Metastore]:
-    """Hive 3.1 looks after dead locks by itself where its initiator is on."""
-    with started(
-        lambda: servers.metastore(Generation.HIVE3, txn_timeout_seconds=SHORT, initiator_on=True, cleaner_on=True)
-    ) as metastore:
-        yield metastore
-
-
-@pytest.fixture(scope="module")
-def short4(servers: Servers) -> Iterator[Metastore]:
-    with started(lambda: servers.metastore(Generation.HIVE4, txn_timeout_seconds=SHORT)) as metastore:
-        yield metastore
-
-
-@pytest.fixture(scope="module")
 def careless3(servers: Servers) -> Iterator[Metastore]:
     """Nobody looks after dead locks here, as in any metastore of Hive 3.1 whose initiator is off."""
     tasks = {"metastore.task.threads.always": "org.apache.hadoop.hive.metastore.events.EventCleanerTask"}
@@ -166,7 +148,7 @@ def careless3(servers: Servers) -> Iterator[Metastore]:
 
 
 # a lock is one of both generations; a usual run has the other's metastore for transactions, too
-@pytest.fixture(params=amount(["short4"], long=["short3", "short4"]))
+@pytest.fixture(params=amount(["hasty_hive4"], long=["hasty_hive3", "hasty_hive4"]))
 def short(request: pytest.FixtureRequest) -> Metastore:
     found = request.getfixturevalue(request.param)
     assert isinstance(found, Metastore)
@@ -266,11 +248,11 @@ def test_locks_of_a_process_that_ended_here_go_at_once(careless3: Metastore) -> 
         assert hms.show_locks() == ()
 
 
-def test_a_transaction_without_heartbeats_is_aborted(short4: Metastore) -> None:
+def test_a_transaction_without_heartbeats_is_aborted(hasty_hive4: Metastore) -> None:
     """And whoever holds it knows, by silence, no later than the server."""
 
     with (
-        connected(short4) as hms,
+        connected(hasty_hive4) as hms,
         Heartbeater(unreachable, interval_seconds=1, timeout_seconds=SHORT, clock=time.monotonic) as beats,
     ):
         transaction = begin_compaction(hms, beats, ref=TableRef("default", "c"), agent="acidlib-1")

@@ -25,16 +25,16 @@ from acidlib.metastore.options import ConnectionOptions, TlsOptions, options_fro
 from acidlib.metastore.transactions import TxnType
 from acidlib.model.tables import TableRef
 from acidlib.stores.hadoop import JavaSecrets
+from integration.hive3_tables import Gate
 from integration.keystore import keystore
 from integration.metastore_writes import FULL_ACID, NewTable, Writes
 
 pytestmark = pytest.mark.live
 
 HIVE3_AND_4 = pytest.mark.parametrize("generation", list(Generation), ids=str)
-# servers with settings of their own, and restarts: the client is the same for both
+# servers with settings of their own: the client is the same for both
 FRAMED = amount([Generation.HIVE4], long=list(Generation))
 SECURE = pytest.mark.parametrize("generation", amount([Generation.HIVE4], long=list(Generation)), ids=str)
-RESTARTED = pytest.mark.parametrize("generation", amount([Generation.HIVE3], long=list(Generation)), ids=str)
 QUICK = ConnectionOptions(connect_timeout_seconds=3, attempts=2)
 HINT = r"\(is it a metastore, with the same settings of framed transport, TLS and SASL\?\)"
 
@@ -94,32 +94,37 @@ def test_failover_to_the_second_uri(metastore: Metastore) -> None:
         assert hms.uri == metastore.uri
 
 
-@RESTARTED
-def test_a_restart_between_two_calls_is_not_noticed(metastore: Metastore) -> None:
-    with reach(metastore.uri) as hms:
+@pytest.fixture
+def gate(metastore: Metastore) -> Iterator[Gate]:
+    """The way to it, which is closed and opened in place of a restart: a client sees the same."""
+    made = Gate(metastore.uri)
+    yield made
+    made.cut()
+
+
+@HIVE3_AND_4
+def test_a_restart_between_two_calls_is_not_noticed(gate: Gate) -> None:
+    with reach(gate.uri) as hms:
         first = hms.open_txn(TxnType.DEFAULT, "transport test")
-        metastore.restart()
+        gate.restart()
         # never repeated once sent: so the end of the connection has to be seen before
         second = hms.open_txn(TxnType.DEFAULT, "transport test")
         assert second > first
-        if metastore.generation is Generation.HIVE4:  # for one that could be repeated, one of them will do
-            metastore.restart()
+        gate.restart()
         hms.heartbeat(txn_id=first)
         for txn_id in (first, second):
             hms.abort_txn(txn_id, TxnType.DEFAULT)
 
 
-@SECURE
-def test_a_metastore_that_is_gone(metastore: Metastore) -> None:
-    with reach(metastore.uri) as hms:
-        metastore.kill()
-        try:
-            with pytest.raises(RetryError, match=rf"^Cannot reach the metastore {metastore.uri}: "):
-                hms.database_names()
-            with pytest.raises(RetryError, match=rf"^Cannot reach the metastore {metastore.uri}: "):
-                hms.open_txn(TxnType.DEFAULT, "transport test")
-        finally:
-            metastore.start()
+@HIVE3_AND_4
+def test_a_metastore_that_is_gone(gate: Gate) -> None:
+    with reach(gate.uri) as hms:
+        gate.cut()
+        with pytest.raises(RetryError, match=rf"^Cannot reach the metastore {gate.uri}: "):
+            hms.database_names()
+        with pytest.raises(RetryError, match=rf"^Cannot reach the metastore {gate.uri}: "):
+            hms.open_txn(TxnType.DEFAULT, "transport test")
+        gate.open()
         assert "default" in hms.database_names()
 
 
@@ -229,10 +234,11 @@ def test_tls(servers: Servers, tmp_path: Path, generation: Generation) -> None:
     trusted = TlsOptions(ca_file=str(store.with_name("ca.pem")))
     with servers.metastore(generation, properties=properties) as metastore:
         assert works(reach(metastore.uri, ConnectionOptions(tls=trusted)))
-        with reach(metastore.uri, ConnectionOptions(tls=trusted)) as hms:
-            if generation is Generation.HIVE4:  # the end of a connection is seen through TLS as well, of any server
-                metastore.restart()
+        gate = Gate(metastore.uri)
+        with reach(gate.uri, ConnectionOptions(tls=trusted)) as hms:
+            gate.restart()  # the end of a connection is seen through TLS as well
             hms.abort_txn(hms.open_txn(TxnType.DEFAULT, "transport test"), TxnType.DEFAULT)
+        gate.cut()
         with pytest.raises(RefusedError, match=rf"^Cannot trust the metastore {metastore.uri}: its certificate"):
             reach(metastore.uri, ConnectionOptions(tls=TlsOptions()))
         wrong_name = f"thrift://localhost:{metastore.port}"
