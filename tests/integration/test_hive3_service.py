@@ -44,7 +44,6 @@ from integration.hive3_tables import HOST, MINOR, USER, Gate, Laid, full_acid, h
 from integration.metastore_writes import NewTable, Writes
 from integration.test_named_compaction import break_second_rename, raise_retry
 from integration.test_two_runs import Held
-from integration.test_verification import deletes_are_ignored, unnoticed
 
 pytestmark = pytest.mark.live
 
@@ -311,13 +310,6 @@ def test_what_is_not_compacted_is_named_with_the_reason(both: Site) -> None:
     both.hive_shows()  # nothing was written that Hive's own SHOW COMPACTIONS cannot tell
 
 
-def test_settings_of_the_metastore_from_hive_conf_dir(own: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    laid = own.lay()
-    monkeypatch.setenv("HIVE_CONF_DIR", str(own.metastore.conf_dir))
-    assert own.jobs.good("major_compact", "--table", laid.full_name).states == ["ready for cleaning"]
-    assert laid.read() == laid.as_hive_read_it()
-
-
 # --- the queue --------------------------------------------------------------------------------------------------------
 
 
@@ -422,15 +414,6 @@ def test_a_request_that_waits_is_cancelled_in_whichever_queue_it_is(both: Site) 
 
 
 @AT_HIVES
-def test_properties_of_a_table_decide_what_is_queued(both: Site) -> None:
-    both.lay(name="never", properties={"no_auto_compaction": "true"})
-    both.lay(name="soon", properties={"compactorthreshold.hive.compactor.delta.num.threshold": "1"})
-    both.lay(name="later", properties={"compactorthreshold.hive.compactor.delta.num.threshold": "5"})
-    scan = both.good("initiator", "--table", f"{both.database}.*").document["decisions"]
-    assert [entry["table"] for entry in scan if entry["queued"]] == ["soon"]
-    assert both.good("major_compact", "--table", f"{both.database}.never").states == ["ready for cleaning"]
-
-
 def test_what_failed_twice_is_not_asked_for_again(both: Site) -> None:
     laid = both.lay()
     damaged = laid.location / "delta_0000001_0000001_0000" / "bucket_00000"
@@ -447,29 +430,6 @@ def test_what_failed_twice_is_not_asked_for_again(both: Site) -> None:
     if both.hives_queue:
         assert both.hive_shows() == ["failed", "failed", "attempted"]
     assert both.good("major_compact", "--table", laid.full_name).states == ["ready for cleaning"]
-    assert laid.read() == laid.as_hive_read_it()
-
-
-@AT_OURS
-def test_what_was_refused_is_not_asked_for_again_until_it_changes(both: Site) -> None:
-    """Row ids that interleave, as only the merging of the files finds."""
-    laid = both.lay()
-    one, other = (laid.location / f"delta_000000{number}_000000{number}_0000" / "bucket_00000" for number in (1, 3))
-    whole = other.read_bytes()
-    other.write_bytes(one.read_bytes())
-    scan = ("initiator", "--table", laid.full_name, *LOW)
-    assert both.good(*scan).document["totals"]["queued"] == 1
-    (refused,) = both.good("major_compact").compactions
-    assert (refused["state"], "interleave" in refused["reason"]) == ("refused", True)
-    (entry,) = both.good(*scan).document["decisions"]
-    assert entry["queued"] is None
-    begins = entry["reason"].partition(" was refused, and nothing has changed there since: ")[2]
-    assert refused["reason"].startswith(begins.removesuffix("..."))
-    assert begins.startswith("Cannot compact")
-    assert both.states() == ["refused"]
-    other.write_bytes(whole)
-    assert both.good(*scan).document["totals"]["queued"] == 1
-    assert both.good("major_compact").states == ["ready for cleaning"]
     assert laid.read() == laid.as_hive_read_it()
 
 
@@ -645,6 +605,7 @@ def test_an_own_queue_leaves_alone_what_hive_remembers(own: Site) -> None:
     assert own.client.shown(own.database) == {}
 
 
+@AT_HIVES
 def test_rolled_back_writes_are_remembered_as_long_as_their_files_lie_there(both: Site) -> None:
     """A batch of a stream that is half rolled back reaches above the mark: forgotten too early, it would count."""
     laid = both.lay()
@@ -843,18 +804,6 @@ def test_nothing_waits_for_what_waits_for_a_reader(own: Site, monkeypatch: pytes
     assert published[-1] == waits
 
 
-@AT_HIVES
-def test_a_reader_of_another_partition_is_in_nobodys_way(both: Site) -> None:
-    laid = both.lay("b_part")
-    lock = both.client.reading(laid.database, laid.name, "dt=2024-01-03")
-    both.good("major_compact", "--table", laid.full_name)
-    assert {entry["partition"]: entry["state"] for entry in both.clean()} == {
-        "dt=2024-01-01": "succeeded", "dt=2024-01-02": "succeeded", "dt=2024-01-03": "ready for cleaning",
-    }  # fmt: skip
-    both.client.unlock(lock)
-    assert [entry["state"] for entry in both.clean()] == ["succeeded"]
-
-
 @AT_OURS
 def test_what_hive_published_counts_from_when_it_was_first_seen(both: Site) -> None:
     """When Hive's own base appeared nobody knows: who is there when it is first seen may read what it covers."""
@@ -906,30 +855,6 @@ def test_a_newer_publication_of_hives_starts_the_wait_anew(both: Site) -> None:
 # --- two renames ------------------------------------------------------------------------------------------------------
 
 
-@AT_OURS
-def test_a_result_that_reads_otherwise_is_not_published_nor_made_again_unseen(
-    both: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    laid = both.lay()
-    there = visible(laid.location)
-    with monkeypatch.context() as patch:
-        unnoticed(patch, deletes_are_ignored)
-        ran = both("major_compact", "--table", laid.full_name, "--verify")
-    assert (ran.status, ran.states) == (3, ["failed"])
-    assert both.states() == ["failed"]
-    assert visible(laid.location) == there
-    assert both.clean() == []
-    for more in ((), ("--dry-run",)):
-        ran = both("major_compact", "--table", laid.full_name, *more)
-        assert (ran.status, ran.states) == (3, ["refused"])
-        assert "could not be verified" in ran.told
-    ran = both.good("major_compact", "--table", laid.full_name, "--verify")
-    assert ran.states == ["ready for cleaning"]
-    assert ran.compactions[0]["verification"]["rows"] == ran.compactions[0]["rows_out"]
-    both.clean()
-    assert visible(laid.location) == bases(laid.location)
-
-
 @AT_HIVES
 def test_two_renames_wait_for_readers(both: Site) -> None:
     laid = both.lay()
@@ -951,22 +876,7 @@ def test_two_renames_wait_for_readers(both: Site) -> None:
     assert both.client.locks() == []
 
 
-@AT_OURS
-def test_between_two_renames_nobody_can_start_to_read(both: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    laid = both.lay()
-    publish = RenameStage.publish
-    held = []
-
-    def watched(*arguments: Any, **more: Any) -> Any:
-        held.append({(lock.dbname, lock.tablename, lock.type, lock.state) for lock in both.client.locks()})
-        return publish(*arguments, **more)
-
-    monkeypatch.setattr(RenameStage, "publish", watched)
-    both.good("minor_compact", "--table", laid.full_name, *TWO_RENAMES)
-    exclusive, acquired = 3, 1
-    assert (both.database, laid.name, exclusive, acquired) in held[0]
-
-
+@AT_HIVES
 def test_a_request_whose_lock_is_not_granted_is_given_back_and_in_the_end_done_in_one_rename(both: Site) -> None:
     laid = both.lay()
     (laid.location / "delta_0000001_0000001_0000").rename(laid.location / "base_0000001")
@@ -1246,6 +1156,7 @@ def gated(both: Site) -> Iterator[tuple[Site, Gate]]:
     gate.cut()
 
 
+@AT_HIVES
 def test_a_metastore_that_does_not_answer_is_one_line_and_changes_nothing(gated: tuple[Site, Gate]) -> None:
     made, gate = gated
     laid = made.lay()
@@ -1265,6 +1176,7 @@ def test_a_metastore_that_does_not_answer_is_one_line_and_changes_nothing(gated:
     assert laid.read() == laid.as_hive_read_it()
 
 
+@AT_OURS
 def test_a_metastore_that_goes_away_in_the_middle_leaves_everything_as_it_was(
     gated: tuple[Site, Gate], in_the_middle: Callable[[str, Callable[[], object]], None]
 ) -> None:
@@ -1287,17 +1199,13 @@ def test_a_metastore_that_goes_away_in_the_middle_leaves_everything_as_it_was(
     assert ran.states in (["failed"], ["conflict"])  # what became of it is told as always
 
 
+@AT_HIVES
 def test_a_metastore_that_is_away_for_a_moment_does_no_harm(
     gated: tuple[Site, Gate], in_the_middle: Callable[[str, Callable[[], object]], None]
 ) -> None:
     made, gate = gated
     laid = made.lay("b_part")
-
-    def away() -> None:
-        gate.cut()
-        gate.open()
-
-    in_the_middle("publish", away)
+    in_the_middle("publish", gate.restart)
     assert made.good("major_compact", "--table", laid.full_name).states == ["ready for cleaning"] * 3
     made.clean()
     assert [visible(place) for place in laid.places()] == [["base_0000006"]] * 3

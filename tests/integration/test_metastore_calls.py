@@ -24,141 +24,105 @@ PARTITIONS = (2, 3)
 Numbers = tuple[int, int, int]
 """For each run, table and place."""
 
-TAKEN_4 = {
-    "open_txns": (0, 0, 1),
-    "lock": (0, 0, 1),
-    "get_table_req": (0, 0, 1),
-    "find_next_compact2": (0, 0, 1),
-    "update_compactor_state": (0, 0, 1),
-    "mark_compacted": (0, 0, 1),
-    "commit_txn": (0, 0, 1),
-    "get_config_value": (2, 0, 0),
-    "get_catalogs": (1, 0, 0),
-    "get_database_req": (1, 0, 0),
-    "get_table_objects_by_name_req": (1, 0, 0),
-    "get_open_txns_req": (2, 0, 1),
-    "get_valid_write_ids": (1, 0, 1),
-}
+
+def numbers(run: str = "", table: str = "", place: str = "", **more: Numbers) -> dict[str, Numbers]:
+    """Calls that are asked once for each run, each table, or each place, and others."""
+    once = ((run, (1, 0, 0)), (table, (0, 1, 0)), (place, (0, 0, 1)))
+    return {name: each for names, each in once for name in names.split()} | more
+
+
+TAKEN_4 = numbers(
+    run="get_catalogs get_database_req get_table_objects_by_name_req",
+    place="open_txns lock get_table_req find_next_compact2 update_compactor_state mark_compacted commit_txn",
+    get_config_value=(2, 0, 0),
+    get_open_txns_req=(2, 0, 1),
+    get_valid_write_ids=(1, 0, 1),
+)
 HIVE4: dict[str, dict[str, Numbers]] = {
-    "initiator": {
-        "get_config_value": (2, 0, 0),
-        "get_catalogs": (1, 0, 0),
-        "show_compact": (3, 0, 0),
-        "get_open_txns_req": (2, 0, 0),
-        "get_database_req": (1, 0, 0),
-        "get_all_tables": (1, 0, 0),
-        "get_table_objects_by_name_req": (1, 0, 0),
-        "get_valid_write_ids": (1, 0, 0),
-        "fetch_partition_names_req": (0, 1, 0),
-        "get_partitions_by_names_req": (0, 1, 0),
-        "compact2": (0, 0, 1),
-    },
+    "initiator": numbers(
+        run="get_catalogs get_database_req get_all_tables get_table_objects_by_name_req get_valid_write_ids",
+        table="fetch_partition_names_req get_partitions_by_names_req",
+        place="compact2",
+        get_config_value=(2, 0, 0),
+        show_compact=(3, 0, 0),
+        get_open_txns_req=(2, 0, 0),
+    ),
     "compaction of the queue": TAKEN_4 | {"show_compact": (3, 0, 3), "get_partitions_by_names_req": (0, 1, 1)},
     "compaction by name": TAKEN_4
-    | {
-        "show_compact": (3, 0, 3),
-        "get_all_tables": (1, 0, 0),
-        "fetch_partition_names_req": (0, 1, 0),
-        "get_partitions_by_names_req": (0, 1, 1),
-        "compact2": (0, 0, 1),
-    },
-    "cleaner": {
-        "get_config_value": (3, 0, 0),
-        "get_catalogs": (1, 0, 0),
-        "get_open_txns_req": (2, 0, 0),
-        "get_database_req": (1, 0, 0),
-        "get_table_objects_by_name_req": (1, 0, 0),
-        "get_valid_write_ids": (1, 0, 0),
-        "show_compact": (3, 0, 1),
-        "get_table_req": (0, 0, 1),
-        "get_partitions_by_names_req": (0, 1, 1),
-        "mark_cleaned": (0, 0, 1),
-    },
+    | numbers(
+        run="get_all_tables",
+        table="fetch_partition_names_req",
+        place="compact2",
+        show_compact=(3, 0, 3),
+        get_partitions_by_names_req=(0, 1, 1),
+    ),
+    "cleaner": numbers(
+        run="get_catalogs get_database_req get_table_objects_by_name_req get_valid_write_ids",
+        place="get_table_req mark_cleaned",
+        get_config_value=(3, 0, 0),
+        get_open_txns_req=(2, 0, 0),
+        show_compact=(3, 0, 1),
+        get_partitions_by_names_req=(0, 1, 1),
+    ),
 }
-HIVE4["status"] = {
-    "get_config_value": (2, 0, 0),
-    "get_catalogs": (1, 0, 0),
-    "show_compact": (1, 0, 0),
-    "get_open_txns_info": (1, 0, 0),
-    "get_open_txns_req": (1, 0, 0),
-    "get_database_req": (1, 0, 0),
-    "get_all_tables": (1, 0, 0),
-    "get_table_objects_by_name_req": (1, 0, 0),
-    "get_valid_write_ids": (1, 0, 0),
-    "fetch_partition_names_req": (0, 1, 0),
-    "get_partitions_by_names_req": (0, 1, 0),
-}
-HIVE4["snapshot"] = {
-    "get_config_value": (2, 0, 0),
-    "get_catalogs": (1, 0, 0),
-    "get_table_req": (2, 0, 0),
-    "fetch_partition_names_req": (0, 2, 0),
-    "open_txns": (2, 0, 0),
-    "lock": (1, 0, 0),
-    "get_open_txns_req": (1, 0, 0),
-    "get_valid_write_ids": (1, 0, 0),
-    "get_partitions_by_names_req": (0, 1, 0),
-    "commit_txn": (2, 0, 0),
-}
-EVERY_3: dict[str, Numbers] = {
-    "get_config_value": (1, 0, 0),
-    "get_catalogs": (1, 0, 0),
-    "get_database": (1, 0, 0),
-    "get_table_objects_by_name_req": (1, 0, 0),
-    "get_open_txns": (1, 0, 0),
-    "get_valid_write_ids": (1, 0, 0),
-    "lock": (1, 0, 0),
-    "show_locks": (1, 0, 0),
-    "unlock": (1, 0, 0),
-}
+HIVE4["status"] = numbers(
+    run=(
+        "get_catalogs show_compact get_open_txns_info get_open_txns_req get_database_req get_all_tables "
+        "get_table_objects_by_name_req get_valid_write_ids"
+    ),
+    table="fetch_partition_names_req get_partitions_by_names_req",
+    get_config_value=(2, 0, 0),
+)
+HIVE4["snapshot"] = numbers(
+    run="get_catalogs lock get_open_txns_req get_valid_write_ids",
+    table="get_partitions_by_names_req",
+    get_config_value=(2, 0, 0),
+    get_table_req=(2, 0, 0),
+    fetch_partition_names_req=(0, 2, 0),
+    open_txns=(2, 0, 0),
+    commit_txn=(2, 0, 0),
+)
+EVERY_3: dict[str, Numbers] = numbers(
+    run=(
+        "get_config_value get_catalogs get_database get_table_objects_by_name_req get_open_txns "
+        "get_valid_write_ids lock show_locks unlock"
+    ),
+)
 NAMED_3 = {"get_all_tables": (1, 0, 0), "get_partition_names": (0, 1, 0)}
-TAKEN_3 = EVERY_3 | {
-    "lock": (1, 0, 2),
-    "unlock": (1, 0, 2),
-    "show_locks": (1, 0, 1),
-    "get_table_req": (0, 0, 2),
-    "get_partitions_by_names": (0, 1, 2),
-    "get_open_txns": (1, 0, 2),
-    "get_valid_write_ids": (1, 0, 1),
-}
+TAKEN_3 = EVERY_3 | numbers(
+    lock=(1, 0, 2),
+    unlock=(1, 0, 2),
+    show_locks=(1, 0, 1),
+    get_table_req=(0, 0, 2),
+    get_partitions_by_names=(0, 1, 2),
+    get_open_txns=(1, 0, 2),
+    get_valid_write_ids=(1, 0, 1),
+)
 HIVE3: dict[str, dict[str, Numbers]] = {
     "initiator": EVERY_3 | NAMED_3 | {"get_partitions_by_names": (0, 1, 0), "show_compact": (1, 0, 0)},
     "compaction of the queue": TAKEN_3,
     "compaction by name": TAKEN_3 | NAMED_3,
     "cleaner": EVERY_3
-    | {
-        "get_open_txns": (1, 0, 1),
-        "show_locks": (1, 0, 1),
-        "get_table_req": (0, 0, 1),
-        "get_partitions_by_names": (0, 1, 1),
-    },
+    | numbers(
+        place="get_table_req",
+        get_open_txns=(1, 0, 1),
+        show_locks=(1, 0, 1),
+        get_partitions_by_names=(0, 1, 1),
+    ),
 }
-HIVE3["status"] = {
-    "get_config_value": (1, 0, 0),
-    "get_catalogs": (1, 0, 0),
-    "show_compact": (1, 0, 0),
-    "get_open_txns_info": (1, 0, 0),
-    "show_locks": (1, 0, 0),
-    "get_open_txns": (1, 0, 0),
-    "get_database": (1, 0, 0),
-    "get_all_tables": (1, 0, 0),
-    "get_table_objects_by_name_req": (1, 0, 0),
-    "get_valid_write_ids": (1, 0, 0),
-    "get_partition_names": (0, 1, 0),
-    "get_partitions_by_names": (0, 1, 0),
-}
-HIVE3["snapshot"] = {
-    "get_config_value": (1, 0, 0),
-    "get_catalogs": (1, 0, 0),
-    "get_table_req": (2, 0, 0),
-    "get_partition_names": (0, 2, 0),
-    "open_txns": (1, 0, 0),
-    "lock": (1, 0, 0),
-    "get_open_txns": (1, 0, 0),
-    "get_valid_write_ids": (1, 0, 0),
-    "get_partitions_by_names": (0, 1, 0),
-    "commit_txn": (1, 0, 0),
-}
+HIVE3["status"] = numbers(
+    run=(
+        "get_config_value get_catalogs show_compact get_open_txns_info show_locks get_open_txns "
+        "get_database get_all_tables get_table_objects_by_name_req get_valid_write_ids"
+    ),
+    table="get_partition_names get_partitions_by_names",
+)
+HIVE3["snapshot"] = numbers(
+    run="get_config_value get_catalogs open_txns lock get_open_txns get_valid_write_ids commit_txn",
+    table="get_partitions_by_names",
+    get_table_req=(2, 0, 0),
+    get_partition_names=(0, 2, 0),
+)
 HIVES_OWN_REQUESTS: dict[str, Numbers] = {
     "compaction of the queue": (0, 0, 2),
     "compaction by name": (0, 0, 2),

@@ -288,6 +288,7 @@ FAILURES = (
 )
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("number", range(1, TWO_FILES.uploads + 1))
 @pytest.mark.parametrize("error", FAILURES, ids=lambda error: error.kind)
 def test_a_publication_that_fails_half_way_is_finished_by_the_next_run(
@@ -303,6 +304,7 @@ def test_a_publication_that_fails_half_way_is_finished_by_the_next_run(
     assert left_staged(bucket, place) == []
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("number", range(1, PAIR.uploads + 1))
 @pytest.mark.parametrize("error", FAILURES, ids=lambda error: error.kind)
 def test_a_hidden_publication_that_fails_half_way_leaves_nothing(

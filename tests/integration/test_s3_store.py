@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from long_runs import amount
 from servers.s3 import S3Server
 from servers.s3_proxy import Relay
 
@@ -410,7 +411,7 @@ def test_splices_go_through_the_store(s3_server: S3Server, bucket: Bucket, root:
     assert relay.requests["PUT"] <= 5  # four parts, and the note
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(amount(3, long=12)))
 def test_any_mixture_of_bytes_and_ranges(bucket: Bucket, root: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(uploading, "COPIED_PART_BYTES", 10 * MIB)
     monkeypatch.setattr(uploading, "GROWING", 3)
