@@ -25,7 +25,7 @@ from acidlib.places.place import CASE_SENSITIVE, FULL, POSITIONAL, Interpretatio
 from acidlib.planning.inputs import CompactionInputs, Publication, Refusal
 from acidlib.planning.stated_write_ids import StatedWriteIds
 from acidlib.rewrite.join import run_join
-from acidlib.runs.plan import PlacePlan, collect_results, dealt_out, facts_of, plan_compaction, prepare
+from acidlib.runs.plan import PlacePlan, choose_inputs, collect_results, dealt_out, facts_of, plan_compaction
 from acidlib.stores.listing import list_location
 from acidlib.stores.renaming.local import LocalDataFiles
 from acidlib.stores.stores import Stores
@@ -92,7 +92,7 @@ def prepared(
         ),
     )
     listed = place.listed(list_location(stores.fs(place.location), place.location))
-    inputs = prepare(stores, listed, kind, minor_as_major_bytes=minor_as_major_bytes, automatic=False)
+    inputs = choose_inputs(stores, listed, kind, minor_as_major_bytes=minor_as_major_bytes, automatic=False)
     if isinstance(inputs, Refusal):
         raise RefusedPlanError(inputs.reason)
     return Prepared(listed, inputs)

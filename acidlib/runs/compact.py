@@ -46,6 +46,7 @@ from acidlib.runs.plan import (
     filled_directories,
     plan_compaction,
     planned,
+    with_tails,
 )
 from acidlib.runs.run_queue import CompactionRun, Job, unstarted_result
 from acidlib.runs.verify import Verifier, result_to_verify
@@ -162,13 +163,18 @@ class PlaceCompaction:
             if hold is not None:
                 verification, share = await verifier.lift_quarantine(hold, listed, quarantining)
                 self._so_far = self._so_far.with_work(None, verification)
-        inputs = await choose_inputs(
+        limit = LONG_MAX if self._no_lock_granted else services.settings.integer("acidlib.minor.as.major.bytes")
+        inputs = await with_tails(
             services.stores,
-            listed,
-            job.request.type,
-            services.settings,
-            automatic=self._initiators_reason is not None,
-            always_major=self._no_lock_granted,
+            listed.place.location,
+            partial(
+                choose_inputs,
+                services.stores,
+                listed,
+                job.request.type,
+                minor_as_major_bytes=limit,
+                automatic=self._initiators_reason is not None,
+            ),
         )
         if isinstance(inputs, Refusal):
             return self._refused(hold, listed, inputs)

@@ -32,7 +32,7 @@ from acidlib.planning.initiate import ABORTS_BY_CLEANER, Decision, decide
 from acidlib.planning.inputs import Refusal
 from acidlib.points import Point, reach
 from acidlib.ports.backend import Backend, Decided
-from acidlib.runs.plan import prepare
+from acidlib.runs.plan import choose_inputs
 from acidlib.stores.listing import list_location
 
 _BATCH = 100
@@ -190,18 +190,18 @@ def refused_now(services: Services, attempts: Attempts, listed: ListedPlace, kin
     """Return the refusal of a worker for the place as it is, by the check that it makes; None without one."""
     limit = services.settings.integer("acidlib.minor.as.major.bytes")
     try:
-        prepared = prepare(services.stores, listed, kind, minor_as_major_bytes=limit, automatic=True)
+        inputs = choose_inputs(services.stores, listed, kind, minor_as_major_bytes=limit, automatic=True)
     except RefusedError as error:
         return Refusal(reason=str(error))
     except AcidError:
         return None  # it may fail today and not tomorrow: a worker tries it, and the history counts
-    if not isinstance(prepared, Refusal):
+    if not isinstance(inputs, Refusal):
         return None
-    if prepared.cleaning_only:
+    if inputs.cleaning_only:
         marks, mark = attempts.awaited_marks(listed.place), listed.state.high_water_mark
         is_awaited = marks_cover_cleaning(listed.listing, mark, listed.write_ids, marks, generation=listed.hive.names)
-        return prepared if is_awaited else None
-    return prepared
+        return inputs if is_awaited else None
+    return inputs
 
 
 def _queue(services: Services, backend: Backend, judged: Sequence[_Judged]) -> list[InitiatorResult]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar, cast
 
-from acidlib.acid.names import LONG_MAX, SIDE_FILE_SUFFIX, DeltaDir, parse_directory
+from acidlib.acid.names import SIDE_FILE_SUFFIX, DeltaDir, parse_directory
 from acidlib.arguments import INSERT_ONLY, TABLE_KIND, VISIBILITY_TXN
 from acidlib.config.settings import Settings
 from acidlib.errors import AcidError, ConflictError, CorruptError, OverMemoryError, RefusedError
@@ -184,28 +184,7 @@ def planned(result: CompactionResult, inputs: CompactionInputs) -> CompactionRes
     )
 
 
-async def choose_inputs(
-    stores: Stores,
-    listed: ListedPlace,
-    kind: CompactionType,
-    common: Settings,
-    *,
-    automatic: bool,
-    always_major: bool,
-) -> CompactionInputs | Refusal:
-    """Return what `prepare` does, after tasks have read large tails.
-
-    always_major  a minor compaction that needs two renames is done as a major one, whatever its base
-    """
-    limit = LONG_MAX if always_major else common.integer("acidlib.minor.as.major.bytes")
-    return await with_tails(
-        stores,
-        listed.place.location,
-        partial(prepare, stores, listed, kind, minor_as_major_bytes=limit, automatic=automatic),
-    )
-
-
-def prepare(
+def choose_inputs(
     stores: Stores,
     listed: ListedPlace,
     kind: CompactionType,

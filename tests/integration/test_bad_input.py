@@ -16,7 +16,7 @@ from judges import merge, tables
 from judges.values import open_orc
 from mounts import unmount
 
-from acidlib.runs import compact, plan
+from acidlib.runs import compact
 from acidlib.runs.environment import QUEUE_IN_A_FILE
 from acidlib.stores.renaming.store import RenameStage, RenameStore
 from integration.children import without_rights
@@ -553,11 +553,11 @@ def test_one_partition_does_not_stop_the_others(jobs: Jobs, tmp_path: Path) -> N
     assert [row["state"] for row in jobs.shown().values()] == ["ready for cleaning", "failed", "ready for cleaning"]
 
 
-@pytest.mark.parametrize("step", ["prepare", "publish", "publication_conflict_reason", "collect_results"])
+@pytest.mark.parametrize("step", ["choose_inputs", "publish", "publication_conflict_reason", "collect_results"])
 def test_a_fault_of_ours_in_one_partition_does_not_stop_the_others(
     jobs: Jobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
-    module = {"publish": RenameStage, "prepare": plan}.get(step, compact)
+    module = RenameStage if step == "publish" else compact
     part = fixture("hive3/b_part", tmp_path / "db.db" / "part")
     real, calls = getattr(module, step), []
 

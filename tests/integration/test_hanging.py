@@ -35,7 +35,7 @@ CASES = [
     (INITIATOR, "runs.initiate:refused_now"),
     (NAMED, "places.listing:list_location"),
     (NAMED, "runs.compact:list_location"),
-    (NAMED, "runs.plan:prepare"),
+    (NAMED, "runs.compact:choose_inputs"),
     (CLEANER, "runs.clean:list_location"),
     (ORPHANS, "runs.orphans:find_unclaimed"),
 ]
@@ -114,7 +114,9 @@ def test_the_others_are_done(
     assert "acidlib.step.timeout" in found[BAD]["reason"]
     before_answer = visible(table / BAD)
     is_claimed = CLAIM in names(table / BAD)
-    assert is_claimed == (name in ("runs.compact:list_location", "runs.plan:prepare", "runs.clean:list_location"))
+    assert is_claimed == (
+        name in ("runs.compact:list_location", "runs.compact:choose_inputs", "runs.clean:list_location")
+    )
     pipe.answer()
     assert visible(table / BAD) == before_answer, "a run that was left changes nothing any more"
     assert merge.read(table / BAD, strict=False) == rows

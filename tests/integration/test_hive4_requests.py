@@ -21,7 +21,7 @@ from acidlib.model.requests import State
 from acidlib.model.tables import TableRef
 from acidlib.ports.hive4 import Hive4Hold, Hive4Requests
 from acidlib.ports.hive4_cleaning import Hive4Cleaning
-from acidlib.runs import plan
+from acidlib.runs import compact
 from acidlib.stores.stores import Stores
 from integration.harness import use_runner
 from integration.hive4_jobs import Service, only_line
@@ -274,7 +274,7 @@ def test_an_interrupted_named_run_leaves_no_request(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(plan, "prepare", interrupt)
+        patch.setattr(compact, "choose_inputs", interrupt)
         assert service("major_compact", "--table", made.full).status == 130
     assert lake.states(made) == ["refused"]
     assert service("major_compact", "--table", made.full).states == ["ready for cleaning"]
@@ -352,7 +352,7 @@ def test_a_request_that_cannot_be_queued_again_says_so(
         raise RetryError("Cannot request a compaction: the metastore is away")
 
     with monkeypatch.context() as patch:
-        patch.setattr(plan, "prepare", conflict)
+        patch.setattr(compact, "choose_inputs", conflict)
         patch.setattr(Hms, "compact", away)
         (entry,) = service("major_compact").compactions
     assert "could not be queued again" in entry["reason"]
@@ -364,7 +364,7 @@ def test_a_run_that_is_alive_is_not_taken_for_dead(
 ) -> None:
     """Neither by another run whose clock is ten minutes ahead."""
     lake.request(lake.table("alive"))
-    real, notes = plan.prepare, []
+    real, notes = compact.choose_inputs, []
 
     def out_of_reach(_: object) -> None:
         raise RetryError("Cannot look at it from there")
@@ -380,7 +380,7 @@ def test_a_run_that_is_alive_is_not_taken_for_dead(
         notes.extend(Hive4Requests(ahead, lake.hms).recover(lambda _: True))
         return real(*given, **more)
 
-    monkeypatch.setattr(plan, "prepare", looked_at)
+    monkeypatch.setattr(compact, "choose_inputs", looked_at)
     assert service("major_compact").states == ["ready for cleaning"]
     assert notes == []
 
@@ -413,7 +413,7 @@ def test_a_place_that_cannot_be_given_back_costs_no_report(
 ) -> None:
     for number in range(3):
         lake.table(f"close{number}")
-    real = plan.prepare
+    real = compact.choose_inputs
 
     def bad(fs, listed, *given, **more):
         if listed.place.ref.table == "close1":
@@ -423,7 +423,7 @@ def test_a_place_that_cannot_be_given_back_costs_no_report(
     def away(*_: object, **__: object) -> None:
         raise RetryError("Cannot abort it: the metastore is away")
 
-    monkeypatch.setattr(plan, "prepare", bad)
+    monkeypatch.setattr(compact, "choose_inputs", bad)
     with monkeypatch.context() as patch:
         patch.setattr(Hms, "abort_txn", away)
         ran = service("major_compact", "--table", f"{lake.database}.close*")

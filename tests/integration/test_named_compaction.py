@@ -504,12 +504,12 @@ def test_a_named_run_that_is_interrupted_withdraws_what_it_queued_and_no_more(
 
     asked = ("--location", crud, "--all-committed")
     with monkeypatch.context() as patch:
-        patch.setattr("acidlib.runs.plan.prepare", interrupt)
+        patch.setattr("acidlib.runs.compact.choose_inputs", interrupt)
         assert jobs("major_compact", *asked).status == 130
         assert jobs.shown() == {}
     jobs.good("initiator", *asked, "--set", "hive.compactor.delta.num.threshold=1")
     with monkeypatch.context() as patch:
-        patch.setattr("acidlib.runs.plan.prepare", interrupt)
+        patch.setattr("acidlib.runs.compact.choose_inputs", interrupt)
         assert jobs("major_compact", *asked).status == 130
     assert [row["state"] for row in jobs.shown().values()] == ["initiated"], "the initiator has asked for it"
     assert jobs.good("major_compact").states == ["ready for cleaning"]

@@ -83,8 +83,11 @@ CASES = [
     *((INITIATOR, name) for name in ("runs.initiate:_decision_about", f"{ALONE}:Directories.decided_request")),
     *((NAMED, name) for name in ("places.listing:list_location", "places.attempts:Attempts.last")),
     *((NAMED, name) for name in (f"{ALONE}:Directories.named_request", f"{ALONE}:DirectoryFence.hold")),
-    *((NAMED, name) for name in ("runs.plan:prepare", "runs.plan:run_unit_task", "runs.compact:list_location")),
-    (DRAINS, "runs.plan:prepare"),
+    *(
+        (NAMED, name)
+        for name in ("runs.compact:choose_inputs", "runs.plan:run_unit_task", "runs.compact:list_location")
+    ),
+    (DRAINS, "runs.compact:choose_inputs"),
     *((CLEANER, f"{ALONE}:DirectoryCleaning.{name}") for name in ("place", "requests_at", "plan", "end_cleaned")),
     *((CLEANER, name) for name in ("runs.clean:list_location", "stores.removing:measure")),
     (ORPHANS, "runs.orphans:find_unclaimed"),
