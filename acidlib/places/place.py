@@ -193,6 +193,18 @@ class ListedPlace:
     write_ids: ValidWriteIdList
     state: AcidState
 
+    def as_held(self, place: Place) -> ListedPlace:
+        """Return this listing of the place as it is held now. Later commits do not count: it may lack their files."""
+        known = self.place.interpretation
+        fixed = replace(
+            place.interpretation,
+            write_ids=known.write_ids,
+            names=known.names,
+            reader=known.reader,
+            txns=known.txns,
+        )
+        return replace(self, place=replace(place, location=self.listing.location, interpretation=fixed))
+
     @property
     def deltas(self) -> int:
         """The number of deltas that a reader has to merge."""

@@ -237,18 +237,7 @@ class PlaceCompaction:
         self._so_far = replace(self._so_far, **place.ref._asdict(), location=str(place.location))
         reach(Point.CLAIMED)
         if before is not None:
-            # later commits do not count: the listing may lack their files
-            known = before.place.interpretation
-            interpretation = replace(
-                place.interpretation,
-                write_ids=known.write_ids,
-                names=known.names,
-                reader=known.reader,
-                txns=known.txns,
-            )
-            return replace(
-                before, place=replace(place, location=before.listing.location, interpretation=interpretation)
-            )
+            return before.as_held(place)
         store, location = services.store(place.location), place.location
         for line in finish_claimed(store, location, hold.exclusive):
             services.progress.note(line, place=str(place.ref))
