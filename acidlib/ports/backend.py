@@ -97,8 +97,12 @@ class Queue(Protocol):
         Unless it is a dry run, the history records that too.
         """
 
-    def quarantining_request(self, place: Place, listing: Listing) -> CompactionRequest | None:
-        """Return the request for which a place is quarantined, see `planning.results`, or None."""
+    def quarantining_request(self, place: Place, listing: Listing, *, anew: bool) -> CompactionRequest | None:
+        """Return the request for which a place is quarantined, see `planning.results`, or None.
+
+        anew  by the queue as it is now: the place is held, and another run may have failed its verification meanwhile.
+              Else what was read for all places together will do
+        """
 
     def enqueue(self, decided: Sequence[Decided]) -> list[int | AcidError]:
         """Queue the initiator's decisions; return the id of each request, or the error why it is not queued."""

@@ -269,10 +269,10 @@ class Hive4Requests:
             self.hms.mark_not_initiated(replace(request, error_message=reason))
         return reason
 
-    def quarantining_request(self, place: Place, listing: Listing) -> CompactionRequest | None:
+    def quarantining_request(self, place: Place, listing: Listing, *, anew: bool) -> CompactionRequest | None:
         """Judge the metastore's history: a wrong result was taken back, but a compaction would make it again."""
         del listing
-        return quarantining_request(self.rows_at(place))
+        return quarantining_request(self.hms.show_compactions_of(place.ref) if anew else self.rows_at(place))
 
     def is_dropped(self, place: Place) -> bool:
         """Ask the metastore."""
@@ -497,11 +497,6 @@ class Hive4Hold(ClaimedPlace):
                 f"Cannot go on with {self.request.ref}: request {self.request.id} is not ours any more: {state}; "
                 "see acidlib show"
             )
-
-    def quarantining_request(self, listing: Listing) -> CompactionRequest | None:
-        """Judge the metastore's history as it is now: another run may have failed its verification meanwhile."""
-        del listing
-        return quarantining_request(self._hms.show_compactions_of(self.request.ref))
 
     def will_verify(self, directories: tuple[str, ...]) -> None:
         """Note nothing: before the commit no reader sees the result, and a run that dies before that leaves none."""

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import Protocol, TypeVar
 
-from acidlib.acid.listing import Listing
 from acidlib.acid.write_ids import ValidTxnList
 from acidlib.errors import ConflictError
 from acidlib.execute.services import Services
@@ -115,12 +114,6 @@ class CompactionHold(Hold, Protocol):
     def leave_claim(self) -> None:
         """Let the claim go stale, without asking a file system that does not answer."""
 
-    def quarantining_request(self, listing: Listing) -> CompactionRequest | None:
-        """Return the request for which the place is quarantined, see `planning.results`, or None.
-
-        Proceeding after this call lifts the quarantine once the result is published or cleaned.
-        """
-
     def will_verify(self, directories: tuple[str, ...]) -> None:
         """Note, before a result is compared, that it is unverified if the run dies.
 
@@ -134,7 +127,7 @@ class CompactionHold(Hold, Protocol):
         """
 
     def awaited_marks(self) -> tuple[int, ...]:
-        """Return the marks of the place's requests that await cleaning, except one whose quarantine is lifted here."""
+        """Return the marks of the place's requests that await cleaning, by the queue as it is now."""
 
     def only_clean(self, high_water_mark: int) -> None:
         """Make the request one that only has obsolete directories cleaned, as there is nothing to merge."""

@@ -30,7 +30,7 @@ from acidlib.model.tables import TableRef
 from acidlib.places.attempts import COUNTED, Attempts, awaited_marks
 from acidlib.places.place import ListedPlace, Place
 from acidlib.planning.inputs import Publication
-from acidlib.planning.results import quarantining_request, shows_unverified
+from acidlib.planning.results import quarantining_request
 from acidlib.points import Point, reach
 from acidlib.ports.backend import Decided, WaitingRequest
 from acidlib.ports.holds import Hold, finish_publications
@@ -237,8 +237,9 @@ class SqlRequests:
             self.queue.record_not_initiated(request, reason, now_ms)
         return reason
 
-    def quarantining_request(self, place: Place, listing: Listing) -> CompactionRequest | None:
-        """Judge the rows about the place."""
+    def quarantining_request(self, place: Place, listing: Listing, *, anew: bool) -> CompactionRequest | None:
+        """Judge the rows about the place as they are now: a run that verifies a result holds its place to the end."""
+        del anew
         return quarantining_request(self.scope.unverified_rows(place), listing.top_directories())
 
     def enqueue(self, decided: Sequence[Decided]) -> list[int | AcidError]:
@@ -376,7 +377,6 @@ class SqlHold:
         self._mark: int | None = None
         self._inputs: str | None = None
         self._noted_unverified = bool(place.request.facts.unverified)
-        self._lifts_quarantine = False
         self.begin, self.close, self.leave_claim = place.begin, place.close, place.leave_claim
         self.exclusive, self.publishing = place.exclusive, place.publishing
         self.assert_claimed, self.update_statistics = place.assert_claimed, place.update_statistics
@@ -402,12 +402,6 @@ class SqlHold:
         if self.request.state is State.WORKING:
             self._queue.assert_owned(self.request.id, self._services.worker_id)
 
-    def quarantining_request(self, listing: Listing) -> CompactionRequest | None:
-        """Judge the rows as they are now, under the hold: a run that verifies a result holds its place to the end."""
-        request = self._requests.quarantining_request(self.place, listing)
-        self._lifts_quarantine = request is not None and shows_unverified(request)
-        return request
-
     def will_verify(self, directories: tuple[str, ...]) -> None:
         """Note it in the request, where later runs look for it until the request notes that the result is verified."""
         self._noted_unverified = True
@@ -421,8 +415,8 @@ class SqlHold:
             self._queue.change(self.request.id, self._services.worker_id, run_as=run_as)
 
     def awaited_marks(self) -> tuple[int, ...]:
-        """Ask the queue; none where this run lifts a quarantine, which takes the cleaning of a newer request."""
-        return () if self._lifts_quarantine else awaited_marks(self._requests.scope.rows_at(self.place))
+        """Ask the queue."""
+        return awaited_marks(self._requests.scope.rows_at(self.place))
 
     def only_clean(self, high_water_mark: int) -> None:
         """Make it a request to clean only.

@@ -19,7 +19,7 @@ from acidlib.errors import (
     known_error,
 )
 from acidlib.execute.services import Services
-from acidlib.model.requests import CompactionType, RequestFacts
+from acidlib.model.requests import CompactionRequest, CompactionType, RequestFacts
 from acidlib.model.results import CompactionResult, Outcome, outcome_of, rounded
 from acidlib.places.attempts import fingerprint
 from acidlib.places.place import ListedPlace, Place
@@ -31,7 +31,7 @@ from acidlib.planning.inputs import (
     needs_empty_write_id,
     publication_conflict_reason,
 )
-from acidlib.planning.results import digest_of_inputs
+from acidlib.planning.results import digest_of_inputs, shows_unverified
 from acidlib.planning.units import part_bytes_on
 from acidlib.points import Point, reach
 from acidlib.ports.backend import Backend
@@ -152,10 +152,8 @@ class PlaceCompaction:
         services, job, verifier = self._services, self.job, self._verifier
         verification, share = None, verifier.share
         self._so_far = replace(self._so_far, deltas_before=listed.deltas)
-        if hold is None:
-            quarantining = self._backend.queue.quarantining_request(listed.place, listed.listing)
-        else:
-            quarantining = hold.quarantining_request(listed.listing)
+        queue = self._backend.queue
+        quarantining = queue.quarantining_request(listed.place, listed.listing, anew=hold is not None)
         if quarantining is not None:
             if (reason := verifier.refusal_reason(quarantining, listed.place)) is not None:
                 # an error, as the status has it
@@ -177,7 +175,7 @@ class PlaceCompaction:
             ),
         )
         if isinstance(inputs, Refusal):
-            return self._refused(hold, listed, inputs)
+            return self._refused(hold, listed, inputs, quarantining)
         self._so_far = planned(self._so_far, inputs)
         if hold is not None:
             self._start_request(hold, listed, inputs)
@@ -268,14 +266,24 @@ class PlaceCompaction:
         hold.start(inputs.high_water_mark, digest_of_inputs(listed.listing, listed.state, listed.write_ids, names))
         reach(Point.STARTED)
 
-    def _refused(self, hold: CompactionHold | None, listed: ListedPlace, refusal: Refusal) -> CompactionResult:
+    def _refused(
+        self,
+        hold: CompactionHold | None,
+        listed: ListedPlace,
+        refusal: Refusal,
+        quarantining: CompactionRequest | None,
+    ) -> CompactionResult:
         """Return the end of a compaction that has nothing to merge, or must not.
 
         If something is obsolete that no waiting request cleans, it becomes a request to clean only (Hive Worker).
+
+        quarantining  the request whose quarantine this run lifts; None where there is none
         """
         mark, reason = refusal.high_water_mark, refusal.reason
         if hold is not None and refusal.cleaning_only and mark is not None and 0 <= mark < LONG_MAX:
-            marks = hold.awaited_marks()
+            # what a quarantine has kept is cleaned for a newer request
+            lifts = quarantining is not None and shows_unverified(quarantining)
+            marks = () if lifts else hold.awaited_marks()
             if not marks_cover_cleaning(listed.listing, mark, listed.write_ids, marks, generation=listed.hive.names):
                 hold.only_clean(mark)
                 reason = f"{reason}; obsolete directories there are left to the cleaner"

@@ -235,7 +235,7 @@ def test_a_quarantine_of_another_run_is_seen_under_the_hold(hold: CompactionHold
     wrong = replace(ROW, id=6, state=State.FAILED, facts=replace(NO_FACTS, differs=True))
     hms.shown = (wrong, replace(wrong, id=7, ref=TableRef("s", "another")))
     assert list(requests.rows_at(hold.place)) == [], "outside of a hold the queue is read once"
-    assert hold.quarantining_request(listing) == wrong
+    assert requests.quarantining_request(hold.place, listing, anew=True) == wrong
 
 
 @HIVE4
