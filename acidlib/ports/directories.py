@@ -290,7 +290,7 @@ class RequestedDirectory(ClaimedPlace):
         del publication
         return nullcontext()
 
-    def started(self) -> None:
+    def user_to_note(self) -> None:
         """Return nothing to note."""
 
     def identity_facts(self) -> RequestFacts:

@@ -367,7 +367,7 @@ class LockedPlace(ClaimedPlace):
                 note = str(known_error(error, f"release the lock on {self.place.ref}"))
                 self._services.progress.note(note, place=str(self.place.ref))
 
-    def started(self) -> str | None:
+    def user_to_note(self) -> str | None:
         """Return the user that this runs as, which Hive's queue has a column for."""
         if self.request.run_as is not None or self._tables.own_queue:
             return None

@@ -501,7 +501,7 @@ class Hive4Hold(ClaimedPlace):
     def will_verify(self, directories: tuple[str, ...]) -> None:
         """Note nothing: before the commit no reader sees the result, and a run that dies before that leaves none."""
 
-    def start(self, high_water_mark: int, inputs: str | None = None) -> None:
+    def note_mark(self, high_water_mark: int, inputs: str | None = None) -> None:
         """Record a mark other than that of `begin`; the metastore has no place for the digest of the inputs."""
         del inputs
         if high_water_mark != self.request.highest_write_id:
@@ -513,7 +513,7 @@ class Hive4Hold(ClaimedPlace):
 
     def only_clean(self, high_water_mark: int) -> None:
         """Mark it as Hive's worker does: compacted without a result, so that the cleaner takes it."""
-        self.start(high_water_mark)
+        self.note_mark(high_water_mark)
         self.published(())
 
     def assert_mine(self) -> None:

@@ -120,7 +120,7 @@ class CompactionHold(Hold, Protocol):
         directories  of the result that readers see before it is verified; it counts once it is verified
         """
 
-    def start(self, high_water_mark: int, inputs: str | None = None) -> None:
+    def note_mark(self, high_water_mark: int, inputs: str | None = None) -> None:
         """Note the mark before the first byte is written; ConflictError if the request was lost.
 
         inputs  a digest of the inputs, by which the result can be undone later; see `planning.results`

@@ -353,7 +353,7 @@ class FencedPlace(Hold, Protocol):
     def publishing(self, publication: Publication) -> AbstractContextManager[object]:
         """Surround the moments in which results become visible; ConflictError if readers cannot be kept away."""
 
-    def started(self) -> str | None:
+    def user_to_note(self) -> str | None:
         """Return the user that the request has to note before the first byte is written; None = nothing."""
 
     def identity_facts(self) -> RequestFacts:
@@ -408,10 +408,10 @@ class SqlHold:
         facts = replace(self._place.identity_facts(), unverified=directories, inputs=self._inputs)
         self._queue.change(self.request.id, self._services.worker_id, facts=facts)
 
-    def start(self, high_water_mark: int, inputs: str | None = None) -> None:
+    def note_mark(self, high_water_mark: int, inputs: str | None = None) -> None:
         """Remember both until the result is noted in the queue, for without a result they do not count."""
         self._mark, self._inputs = high_water_mark, inputs
-        if (run_as := self._place.started()) is not None:
+        if (run_as := self._place.user_to_note()) is not None:
             self._queue.change(self.request.id, self._services.worker_id, run_as=run_as)
 
     def awaited_marks(self) -> tuple[int, ...]:
@@ -424,7 +424,7 @@ class SqlHold:
         The run that made the directories obsolete may have died before it could tell the queue. The covering ones count
         as published now, for the queue does not know when they were.
         """
-        self.start(high_water_mark)
+        self.note_mark(high_water_mark)
         self._mark_compacted(())
 
     def transactions_now(self) -> ValidTxnList:

@@ -178,7 +178,7 @@ class PlaceCompaction:
             return self._refused(hold, listed, inputs, quarantining)
         self._so_far = planned(self._so_far, inputs)
         if hold is not None:
-            self._start_request(hold, listed, inputs)
+            self._note_mark(hold, listed, inputs)
         part_bytes = part_bytes_on(services.runner.slots, self._run.rewrite.part_bytes)
         plan = plan_compaction(
             listed,
@@ -254,7 +254,7 @@ class PlaceCompaction:
             )
         return listed
 
-    def _start_request(self, hold: CompactionHold, listed: ListedPlace, inputs: CompactionInputs) -> None:
+    def _note_mark(self, hold: CompactionHold, listed: ListedPlace, inputs: CompactionInputs) -> None:
         """Note the mark; ConflictError for a rebalance that needs a write id which is free."""
         if inputs.kind is CompactionType.REBALANCE and needs_empty_write_id(listed.state):
             raise ConflictError(
@@ -263,7 +263,7 @@ class PlaceCompaction:
                 "that write there have ended"
             )
         names = [output.name for output in inputs.outputs]
-        hold.start(inputs.high_water_mark, digest_of_inputs(listed.listing, listed.state, listed.write_ids, names))
+        hold.note_mark(inputs.high_water_mark, digest_of_inputs(listed.listing, listed.state, listed.write_ids, names))
         reach(Point.STARTED)
 
     def _refused(
