@@ -25,7 +25,8 @@ from acidlib.places.place import CASE_SENSITIVE, FULL, POSITIONAL, Interpretatio
 from acidlib.planning.inputs import CompactionInputs, Publication, Refusal
 from acidlib.planning.stated_write_ids import StatedWriteIds
 from acidlib.rewrite.join import run_join
-from acidlib.runs.plan import PlacePlan, choose_inputs, collect_results, dealt_out, facts_of, plan_compaction
+from acidlib.runs.compact import collect_results
+from acidlib.runs.plan import PlacePlan, choose_inputs, dealt_out, facts_of, plan_compaction
 from acidlib.stores.listing import list_location
 from acidlib.stores.renaming.local import LocalDataFiles
 from acidlib.stores.stores import Stores

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
@@ -21,6 +21,7 @@ from acidlib.errors import (
 from acidlib.execute.services import Services
 from acidlib.model.requests import CompactionRequest, CompactionType, RequestFacts
 from acidlib.model.results import CompactionResult, Outcome, outcome_of, rounded
+from acidlib.model.units import UnitResult
 from acidlib.places.attempts import fingerprint
 from acidlib.places.place import ListedPlace, Place
 from acidlib.planning.clean import marks_cover_cleaning
@@ -40,7 +41,6 @@ from acidlib.report.progress import WARNING
 from acidlib.runs.plan import (
     PlacePlan,
     choose_inputs,
-    collect_results,
     execute,
     facts_of,
     filled_directories,
@@ -51,7 +51,7 @@ from acidlib.runs.plan import (
 from acidlib.runs.run_queue import CompactionRun, Job, unstarted_result
 from acidlib.runs.verify import Verifier, result_to_verify
 from acidlib.stores.listing import list_location
-from acidlib.stores.store import Published, Stage, StagedDirectory, remove_uncommitted
+from acidlib.stores.store import Attempt, Published, Stage, StagedDirectory, remove_uncommitted
 from acidlib.waiting import require_wanted
 
 MAX_LOCK_TRIES = 3
@@ -446,6 +446,21 @@ class PlaceCompaction:
             if state is not Outcome.READY_FOR_CLEANING:
                 return replace(result, reason=f"{result.reason}; then: {error}")
         return result
+
+
+def collect_results(
+    stage: Stage, inputs: CompactionInputs, results: Sequence[UnitResult]
+) -> tuple[StagedDirectory, ...]:
+    """Have the stage accept the attempts that count, for the directories of `filled_directories`."""
+    staged = []
+    for path in filled_directories(inputs, results):
+        attempts = [
+            Attempt(path=result.path, name=result.file_name, length=result.length, upload=result.upload)
+            for result in results
+            if result.directory == path and result.path is not None
+        ]
+        staged.append(stage.accept(path, attempts))
+    return tuple(staged)
 
 
 def _is_unchanged(services: Services, listed: ListedPlace) -> bool:

@@ -49,7 +49,6 @@ from acidlib.rewrite.rebalance import RebalanceUnit, distribute_rows
 from acidlib.rows.files import InputFiles
 from acidlib.stores.filesystem import FileSystem
 from acidlib.stores.listing import flush_length
-from acidlib.stores.store import Attempt, Stage, StagedDirectory
 from acidlib.stores.stores import Stores
 from acidlib.wording import human_bytes, plural
 
@@ -456,21 +455,6 @@ async def _shared(whole: Task, unit: Unit, staging: str, stores: Stores) -> Unit
     join = partial(join_parts_task, plan, results, staging, stores)
     (result,) = await run_tasks(Task(join, joining, "join parts", result_path(unit)))
     return cast("UnitResult", result)
-
-
-def collect_results(
-    stage: Stage, inputs: CompactionInputs, results: Sequence[UnitResult]
-) -> tuple[StagedDirectory, ...]:
-    """Have the stage accept the attempts that count, for the directories of `filled_directories`."""
-    staged = []
-    for path in filled_directories(inputs, results):
-        attempts = [
-            Attempt(path=result.path, name=result.file_name, length=result.length, upload=result.upload)
-            for result in results
-            if result.directory == path and result.path is not None
-        ]
-        staged.append(stage.accept(path, attempts))
-    return tuple(staged)
 
 
 def filled_directories(inputs: CompactionInputs, results: Sequence[UnitResult]) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from compaction import MAJOR, plan_of, prepared, to_its_end
 
 from acidlib.config.settings import default_settings
 from acidlib.execute.tasks import run_unit_task
-from acidlib.runs.plan import collect_results
+from acidlib.runs.compact import collect_results
 from acidlib.runs.verify import Verifier, result_to_verify
 from acidlib.stores.stores import Stores
 
