@@ -29,7 +29,7 @@ from acidlib.cli.launch import job_named
 from acidlib.config.files import CHECKOUT
 from acidlib.config.settings import load_settings
 from acidlib.errors import CorruptError
-from acidlib.execute.services import Services
+from acidlib.execute.services import Services, returned_by
 from acidlib.location import local_location
 from acidlib.model.requests import CompactionType
 from acidlib.model.results import CleaningResult, CompactionResult, InitiatorResult, Outcome
@@ -41,7 +41,7 @@ from acidlib.queue.sql import SqlQueue
 from acidlib.report.progress import TerminalProgress
 from acidlib.report.show import NOTHING, shown_request
 from acidlib.runs.clean import run_cleaner
-from acidlib.runs.compactions import run_compaction
+from acidlib.runs.compactions import compactions
 from acidlib.runs.environment import Environment
 from acidlib.runs.initiate import run_initiator
 from acidlib.runs.machine import open_services
@@ -187,7 +187,7 @@ class Quickstart:
         run = CompactionRun(kind=kind, selection=selection, rewrite=TINY)
         with open_backend(self.where, self.services, self._interpretation()) as backend:
             results: list[CompactionResult] = []
-            run_compaction(self.services, backend, run, results.append)
+            returned_by(compactions(self.services, backend, run, results.append))
         self.page.table(
             ("Place", "Result", "Rows in", "Deleted", "Aborted", "Rows out", "Copied", "Rewritten"),
             [

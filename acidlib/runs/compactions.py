@@ -9,7 +9,7 @@ from typing import Any
 
 from acidlib.errors import AcidError, known_error
 from acidlib.execute.schedule import HandedOut, Scheduler
-from acidlib.execute.services import Services, returned_by, step_seconds
+from acidlib.execute.services import Services, step_seconds
 from acidlib.location import NOWHERE
 from acidlib.model.results import CompactionResult, Outcome
 from acidlib.model.tables import TableRef
@@ -21,13 +21,6 @@ from acidlib.runs.plan import REWRITE, PlacePlan
 from acidlib.runs.run_queue import CompactionRun, RunQueue, unstarted_result
 from acidlib.runs.verify import Verifier
 from acidlib.wording import human_bytes, plural
-
-
-def run_compaction(
-    services: Services, backend: Backend, run: CompactionRun, on_result: Callable[[CompactionResult], None]
-) -> list[str]:
-    """Carry a run out, and return notes about places that were left or passed over; see `compactions`."""
-    return returned_by(compactions(services, backend, run, on_result))
 
 
 def compactions(
