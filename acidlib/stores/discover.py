@@ -286,7 +286,7 @@ def _keys(values: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(key.lower() for key, _ in PartitionName.parse("/".join(values)).pairs)
 
 
-def _content(fs: FileSystem, path: Location, *, missing: type[AcidError] = RefusedError) -> _Content:
+def _content(fs: FileSystem, path: Location, *, missing: type[AcidError] = MissingError) -> _Content:
     entries = [entry for entry in fs.list_directory(str(path), missing=missing) if not is_hidden(entry.name)]
     directories = [entry.name for entry in entries if entry.is_directory and not entry.problem]
     has_acid = any(is_acid_directory_name(name) for name in directories)

@@ -189,7 +189,7 @@ NOT_DONE = [
     (["--location", "{}/..", "--all-committed"], "refused", "it is a directory of tables, such as crud"),
     (["--location", "{}/../..", "--all-committed"], "refused", "it is a directory of databases, such as db.db"),
     (["--warehouse", "{}", "--all-committed", "--table", "a.b"], "refused", "is a part of a table"),
-    (["--warehouse", "{}/nothing", "--all-committed", "--table", "a.b"], "refused", "no such file"),
+    (["--warehouse", "{}/nothing", "--all-committed", "--table", "a.b"], "missing", "no such file"),
     (["--location", "{}", "--write-ids-file", "{}/no-file"], "refused", "Cannot read the write-id lists"),
     (["--location", "{}", "--write-ids-file", __file__], "refused", f"Cannot use the write-id lists {__file__}"),
 ]
