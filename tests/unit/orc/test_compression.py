@@ -2,12 +2,12 @@
 
 import io
 import zlib
-from pathlib import Path
 
 import cramjam
 import numpy as np
 import pyorc
 import pytest
+from judges.fixtures import orc_files
 from judges.orc_tail import DATA, inflate, read_orc
 
 from acidlib.errors import CorruptError, RefusedError
@@ -16,7 +16,6 @@ from acidlib.orc.compression import compress, decompress, positions_in
 from acidlib.orc.kernels.ints import decode_ints
 from acidlib.orc.proto import Compression
 
-FIXTURES = Path(__file__).parents[2] / "fixtures"
 CODECS = [Compression.NONE, Compression.ZLIB, Compression.SNAPPY, Compression.LZ4, Compression.ZSTD]
 CHUNKED = CODECS[1:]
 
@@ -116,14 +115,9 @@ def test_streams_of_the_cpp_writer(kind):
 
 
 def test_streams_of_real_files():
-    files = [read_orc(path) for path in sorted(FIXTURES.rglob("bucket_0*")) if is_orc(path)]
+    files = [read_orc(path) for path in orc_files("**/bucket_0*")]
     assert {0, 1} == {orc.compression for orc in files}
     assert sum(map(compare_streams, files)) > 200
-
-
-def is_orc(path):
-    with path.open("rb") as file:
-        return file.read(3) == b"ORC"
 
 
 def compare_streams(orc):

@@ -5,15 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import replace
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from judges import fixtures, tables
 from judges import orc_tail as o
-from judges import tables
-from orc_memory import MemorySource, tail_of
+from orc_memory import MemorySource, longs, octets, tail_of
 
 from acidlib.acid.names import Generation
 from acidlib.orc.columns import Column
@@ -49,9 +48,6 @@ def stats(values: int = 1, *, has_null: bool = False, **typed: dict[str, Any]) -
     return message
 
 
-FIXTURES = Path(__file__).parents[2] / "fixtures"
-
-
 def whole(column: Column, generation: Generation = HIVE4, timezone: str = "UTC", **more: Any) -> Any:
     """The statistics of a column as one row group."""
     slots, values = np.array([0, column.slots]), np.array([0, column.count])
@@ -60,48 +56,21 @@ def whole(column: Column, generation: Generation = HIVE4, timezone: str = "UTC",
     return message
 
 
-def longs(*values: int) -> Any:
-    return np.array(values, np.int64)
-
-
 def timestamps(*pairs: tuple[int, int], kind: Kind = Kind.TIMESTAMP) -> Column:
     seconds, nanos = zip(*pairs, strict=True)
     return Column(kind=kind, slots=len(pairs), values=longs(*seconds), secondary=longs(*nanos))
-
-
-def strings(*values: bytes, kind: Kind = Kind.STRING) -> Column:
-    lengths = longs(*map(len, values))
-    return Column(kind=kind, slots=len(values), lengths=lengths, data=np.frombuffer(b"".join(values), np.uint8))
-
-
-def decimals(*values: str, scale: int | None = None) -> Column:
-    """Each value at its own scale, or all at one; `high` only where 64 bits do not do."""
-    unscaled, scales = [], []
-    for value in values:
-        sign, digits, exponent = Decimal(value).as_tuple()
-        assert isinstance(exponent, int)
-        at = -exponent if scale is None else scale
-        unscaled.append((-1) ** sign * int("".join(map(str, digits))) * 10 ** (at + exponent))
-        scales.append(at)
-    low = np.array([value & (2**64 - 1) for value in unscaled], np.uint64).view(np.int64)
-    high = longs(*(value >> 64 for value in unscaled))
-    fits = all(-(2**63) <= value < 2**63 for value in unscaled)
-    return Column(
-        kind=Kind.DECIMAL, slots=len(values), values=low, high=None if fits else high, secondary=longs(*scales)
-    )
 
 
 # --- real files: Java wrote their statistics ---
 
 
 def true_files() -> list[Path]:
-    paths = []
-    for path in sorted(FIXTURES.rglob("*")):
-        if path.is_file() and path.read_bytes()[:3] == b"ORC":
-            tail = tail_of(path.read_bytes(), str(path))
-            if tail.stripes and all(stripe_statistics_are_true(tail, number) for number in range(len(tail.stripes))):
-                paths.append(path)
-    return paths
+    found = [(path, tail_of(path.read_bytes())) for path in fixtures.orc_files()]
+    return [
+        path
+        for path, tail in found
+        if tail.stripes and all(stripe_statistics_are_true(tail, number) for number in range(len(tail.stripes)))
+    ]
 
 
 def pairs(column: Column, node: TypeNode) -> Iterator[tuple[Column, TypeNode]]:
@@ -196,7 +165,7 @@ def test_copying_the_stripes_of_real_tables_drops_only_nan() -> None:
 
 
 def test_false_statistics_of_hive_3_minor_compactions_are_seen() -> None:
-    path = FIXTURES / "hive3/a_crud/after_minor/delta_0000001_0000004/bucket_00000"
+    path = fixtures.ROOT / "hive3/a_crud/after_minor/delta_0000001_0000004/bucket_00000"
     tail = tail_of(path.read_bytes(), str(path))
     assert tail.rows > 0
     assert not stripe_statistics_are_true(tail, 0)
@@ -219,11 +188,12 @@ def test_booleans_and_binaries_keep_their_message_without_values() -> None:
     assert whole(column) == stats(3, bucket_statistics={"count": [2]})
     column = Column(kind=Kind.BOOLEAN, slots=0, values=np.array([], np.uint8))
     assert whole(column) == stats(0, bucket_statistics={"count": [0]})
-    assert whole(strings(b"abc", b"", b"\xff", kind=Kind.BINARY)) == stats(3, binary_statistics={"sum": 4})
+    column = Column(kind=Kind.BINARY, slots=3, lengths=longs(3, 0, 1), data=octets(b"abc\xff"))
+    assert whole(column) == stats(3, binary_statistics={"sum": 4})
 
 
 def test_decimals_that_readers_would_round_are_unknown() -> None:
-    column = decimals("1.25", "3.5")
+    column = Column(kind=Kind.DECIMAL, slots=2, values=longs(125, 35), secondary=longs(2, 1))
     assert whole(column, precision=10, scale=1) == stats(2)
     assert whole(column, precision=10, scale=2).decimal_statistics.maximum == "3.5"
     column.secondary = longs(-1, 39)
