@@ -54,9 +54,9 @@ def holder_of(location: Path) -> str:
     return str(json.loads((location / CLAIM / f"{token}.json").read_text())["owner"])
 
 
-def claims_at_time(patch: Any, seconds: float, fs: type[RenameFileSystem] = LocalFileSystem) -> None:
+def claims_at_time(patch: Any, seconds: float) -> None:
     """Let the clock of a file system be so many seconds ahead, as far as claims can tell."""
-    make, rename = fs.make_directory, fs.rename_noreplace
+    make, rename = LocalFileSystem.make_directory, LocalFileSystem.rename_noreplace
 
     def later(directory: Path) -> None:
         now = time.time() + seconds
@@ -72,5 +72,5 @@ def claims_at_time(patch: Any, seconds: float, fs: type[RenameFileSystem] = Loca
         for directory in (Path(target), Path(target).parent):
             later(directory)
 
-    patch.setattr(fs, "make_directory", make_later)
-    patch.setattr(fs, "rename_noreplace", rename_later)
+    patch.setattr(LocalFileSystem, "make_directory", make_later)
+    patch.setattr(LocalFileSystem, "rename_noreplace", rename_later)

@@ -100,13 +100,10 @@ def prepared(
 
 
 def units_of(
-    found: Prepared,
-    settings: RewriteSettings | None = None,
-    matching: ColumnMatching | None = None,
-    stores: Stores | None = None,
+    found: Prepared, settings: RewriteSettings | None = None, matching: ColumnMatching | None = None
 ) -> tuple[Unit, ...]:
     """The units of a compaction that is no rebalance; see `files_of`."""
-    return tuple(unit for unit in files_of(found, settings, matching, stores) if isinstance(unit, Unit))
+    return tuple(unit for unit in files_of(found, settings, matching) if isinstance(unit, Unit))
 
 
 def files_of(

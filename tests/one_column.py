@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow.orc
 import pyorc
-from judges.orc_tail import DATA, ROW_INDEX, STRUCT, Message, encode, stored
+from judges.orc_tail import DATA, ROW_INDEX, STRUCT, Message, encode
 
 DIRECT, DIRECT_V2 = 0, 2
 
@@ -23,22 +23,18 @@ class Column:
     attributes: Message | None = None
 
 
-def orc_bytes(column: Column, rows: int, *, stride: int = 0, compression: int = 0, block: int = 1 << 18) -> bytes:
+def orc_bytes(column: Column, rows: int, *, stride: int = 0) -> bytes:
     """The whole file; `stride` rows to a row group, 0 for no row index."""
-
-    def message(fields: Message) -> bytes:
-        return stored(encode(fields), compression, block)
-
     indexes = []
     if stride:
         groups = -(-rows // stride)
         assert len(column.positions) == groups
-        empty = message({1: [b""] * groups})
-        full = message({1: [encode({1: [_packed(p)]}) for p in column.positions]})
+        empty = encode({1: [b""] * groups})
+        full = encode({1: [encode({1: [_packed(p)]}) for p in column.positions]})
         indexes = [(0, ROW_INDEX, empty), (1, ROW_INDEX, full)]
     data = [(1, kind, content) for kind, content in column.streams]
     body = b"ORC" + b"".join(content for _, _, content in indexes + data)
-    footer = message(
+    footer = encode(
         {
             1: [encode({1: [kind], 2: [number], 3: [len(content)]}) for number, kind, content in indexes + data],
             2: [encode({1: [DIRECT]}), encode({1: [column.encoding]})],
@@ -53,10 +49,8 @@ def orc_bytes(column: Column, rows: int, *, stride: int = 0, compression: int = 
         5: [rows],
     }
     types = [encode({1: [STRUCT], 2: [b"\x01"], 3: [b"a"]}), encode({1: [column.kind], **(column.attributes or {})})]
-    tail = message({1: [3], 2: [len(body) + len(footer)], 3: [encode(stripe)], 4: types, 6: [rows], 8: [stride]})
-    postscript = encode(
-        {1: [len(tail)], 2: [compression], 3: [block], 4: [b"\x00\x0c"], 5: [0], 6: [6], 8000: [b"ORC"]}
-    )
+    tail = encode({1: [3], 2: [len(body) + len(footer)], 3: [encode(stripe)], 4: types, 6: [rows], 8: [stride]})
+    postscript = encode({1: [len(tail)], 2: [0], 3: [1 << 18], 4: [b"\x00\x0c"], 5: [0], 6: [6], 8000: [b"ORC"]})
     return body + footer + tail + postscript + bytes([len(postscript)])
 
 
@@ -81,8 +75,7 @@ def read_from(data: bytes, row: int, count: int) -> list[Any]:
     return [row[0] for row, _ in zip(reader, range(count), strict=False)]
 
 
-def int_column(kind: int, encoded: Any, *, version: int = 2) -> Column:
+def int_column(kind: int, encoded: Any) -> Column:
     """A column of one uncompressed integer stream as encode_ints returns it."""
     positions = list(zip(encoded.offsets.tolist(), encoded.skips.tolist(), strict=True))
-    encoding = DIRECT_V2 if version == 2 else DIRECT
-    return Column(kind=kind, encoding=encoding, streams=[(DATA, bytes(encoded.data))], positions=positions)
+    return Column(kind=kind, encoding=DIRECT_V2, streams=[(DATA, bytes(encoded.data))], positions=positions)

@@ -94,9 +94,9 @@ def tree(schema: str) -> TypeNode:
     return tail_of(tables.orc_bytes(schema, [])).root
 
 
-def stripe_reader(data: bytes, number: int = 0, name: str = "/t/file") -> StripeReader:
+def stripe_reader(data: bytes, number: int = 0) -> StripeReader:
     """One stripe, open for reading."""
-    source = MemorySource(data, name)
+    source = MemorySource(data)
     return StripeReader(source, read_tail(source), number)
 
 

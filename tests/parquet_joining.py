@@ -50,7 +50,7 @@ def footer_of(path: Path) -> Footer:
         return read_footer(source)
 
 
-def join(target: Path, paths: Sequence[Path], *, check: bool = True) -> Joined:
+def join(target: Path, paths: Sequence[Path]) -> Joined:
     """Join files into a new one and prove it."""
     footers = [footer_of(path) for path in paths]
     sink = DATA.create(str(target))
@@ -61,9 +61,7 @@ def join(target: Path, paths: Sequence[Path], *, check: bool = True) -> Joined:
         sink.abort()
         raise
     sink.close()
-    if check:
-        _prove(target, carried)
-    found = footer_of(target) if check else footers[0]
+    found = _prove(target, carried)
     return Joined(
         rows=found.rows,
         row_groups=len(found.row_groups),

@@ -12,16 +12,17 @@ from judges.tables import Event
 
 _IDS = ("operation", "originalTransaction", "bucket", "rowId", "currentTransaction")
 _ID_KINDS = (o.INT, o.LONG, o.INT, o.LONG, o.LONG)
+STRIDE = 10_000
 Values = Sequence[int | None]
 
 
-def acid_ints(events: Sequence[Event], columns: int, *, stripe_rows: int = 1 << 30, stride: int = 10_000) -> bytes:
-    """A file of insert events whose rows are `columns` integers or nulls; `stride` 0: no row index."""
+def acid_ints(events: Sequence[Event], columns: int, *, stripe_rows: int = 1 << 30) -> bytes:
+    """A file of insert events whose rows are `columns` integers or nulls, one row group in each stripe."""
     body, stripes, metadata, keys = bytearray(b"ORC"), [], [], ""
     for start in range(0, len(events), stripe_rows):
         part = events[start : start + stripe_rows]
-        assert not stride or len(part) <= stride, "one row group in each stripe"
-        content, info = _stripe(part, columns, len(body), indexed=stride > 0)
+        assert len(part) <= STRIDE
+        content, info = _stripe(part, columns, len(body))
         body += content
         stripes.append(info)
         metadata.append(o.encode({1: [_statistics(values, kind) for kind, values in _columns(part, columns)]}))
@@ -35,7 +36,7 @@ def acid_ints(events: Sequence[Event], columns: int, *, stripe_rows: int = 1 << 
         5: [o.encode({1: [f"hive.acid.{name}".encode()], 2: [text.encode()]}) for name, text in user.items()],
         6: [len(events)],
         7: [_statistics(values, kind) for kind, values in _columns(events, columns)],
-        8: [stride],
+        8: [STRIDE],
     }
     tail = o.encode({1: metadata}), o.encode(footer)
     postscript = o.encode({1: [len(tail[1])], 2: [0], 4: [b"\x00\x0c"], 5: [len(tail[0])], 6: [6], 8000: [b"ORC"]})
@@ -68,7 +69,7 @@ def _statistics(values: Values, kind: int) -> bytes:
     return o.encode({**message, 10: [int(len(there) < len(values))]})
 
 
-def _stripe(events: Sequence[Event], columns: int, offset: int, *, indexed: bool) -> tuple[bytes, bytes]:
+def _stripe(events: Sequence[Event], columns: int, offset: int) -> tuple[bytes, bytes]:
     """The stripe, and its StripeInformation."""
     index, data = [], []
     for column, (kind, values) in enumerate(_columns(events, columns)):
@@ -81,7 +82,7 @@ def _stripe(events: Sequence[Event], columns: int, offset: int, *, indexed: bool
             positions += b"\0\0"
         entry = o.encode({1: [positions], 2: [_statistics(values, kind)]})
         index.append((column, o.ROW_INDEX, o.encode({1: [entry]})))
-    streams = [*(index if indexed else []), *data]
+    streams = [*index, *data]
     footer = o.encode(
         {
             1: [o.encode({1: [kind], 2: [column], 3: [len(content)]}) for column, kind, content in streams],
@@ -89,7 +90,7 @@ def _stripe(events: Sequence[Event], columns: int, offset: int, *, indexed: bool
             3: [b"UTC"],
         }
     )
-    sizes = [sum(len(content) for _, _, content in part) for part in (index if indexed else [], data)]
+    sizes = [sum(len(content) for _, _, content in part) for part in (index, data)]
     info = o.encode({1: [offset], 2: [sizes[0]], 3: [sizes[1]], 4: [len(footer)], 5: [len(events)]})
     return b"".join(content for _, _, content in streams) + footer, info
 

@@ -164,13 +164,13 @@ class History:
         part.writers.add(write_id)
         part.rows.update((key, Row(values=values)) for key, values in rows.items())
 
-    def _rows(self, write_id: int, statement: int, count: int, first: int = 0) -> files.Rows:
+    def _rows(self, write_id: int, statement: int, count: int) -> files.Rows:
         """New rows, spread over the buckets."""
         rows: files.Rows = {}
         counts: dict[int, int] = {}
         for _ in range(count):
             bucket = merge.bucket_property(self.rng.randrange(self.buckets), statement)
-            number = counts.setdefault(bucket, first)
+            number = counts.setdefault(bucket, 0)
             counts[bucket] += 1
             rows[write_id, bucket, number] = self._values()
         return rows

@@ -83,14 +83,12 @@ def filter_bits(found: Iterable[int], bits: int, functions: int) -> bytes:
     return bytes(out)
 
 
-def filters(orc: o.OrcFile, stripe: o.Stripe, column: int, kind: int = o.BLOOM_UTF8) -> list[tuple[int, bytes]]:
+def filters(orc: o.OrcFile, stripe: o.Stripe, column: int) -> list[tuple[int, bytes]]:
     """(number of hash functions, bits) per row group; empty where the stripe has no such filter."""
-    stream = stripe.stream(column, kind)
+    stream = stripe.stream(column, o.BLOOM_UTF8)
     if stream is None:
         return []
     found = [o.parse(entry) for entry in o.parse(orc.stream_bytes(stream)).get(1, [])]
-    if kind == o.BLOOM:
-        return [(o.one(entry, 1, 0), b"".join(entry.get(2, []))) for entry in found]
     return [(o.one(entry, 1, 0), o.one(entry, 3, b"")) for entry in found]
 
 

@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-import atexit
 import functools
 import json
 from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote
 
-from servers.daemon import OPENED
-from servers.jars import hive_release
-
-from judges.java_process import JavaProcess, JudgeError
+from judges.hive_process import HiveProcess
+from judges.java_process import JudgeError
 
 __all__ = ["HiveConditions", "JudgeError", "hive_conditions"]
 
 
-class HiveConditions(JavaProcess):
-    """The JVM of one release. Use as a context manager."""
+class HiveConditions(HiveProcess):
+    """The JVM of one release."""
 
-    def __init__(self, generation: int, *, zone: str = "UTC", timeout: float = 300.0) -> None:
-        jars = hive_release(f"hive{generation}").jars
-        options = (*OPENED, f"-Duser.timezone={zone}")
-        super().__init__("ConditionJudge", timeout=timeout, sources="java_hive", jars=jars, options=options)
+    main = "ConditionJudge"
 
     def keys(self, hive_type: str, texts: Sequence[str]) -> list[tuple[Any, Any]]:
         """Each text as a partition key: the value in batches and pruning, and that in rows, in the form of `values`.
@@ -47,9 +41,5 @@ class HiveConditions(JavaProcess):
         return [json.loads(line) for line in lines]
 
 
-@functools.cache
-def hive_conditions(generation: int, zone: str = "UTC") -> HiveConditions:
-    """Return the one JVM of this process for a generation (3 or 4) and a zone, started by the first call."""
-    judge = HiveConditions(generation, zone=zone)
-    atexit.register(judge.close)
-    return judge
+hive_conditions = functools.cache(HiveConditions)
+"""The one JVM of this process for a generation and a zone, started by the first call."""

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import atexit
 import functools
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from servers.daemon import OPENED
-from servers.jars import hive_release
-
-from judges.java_process import JavaProcess, JudgeError
+from judges.hive_process import HiveProcess
+from judges.java_process import JudgeError
 from judges.values import from_json
 
 __all__ = ["PARQUET", "TEXT", "HivePlain", "JudgeError", "hive_plain"]
@@ -24,13 +21,10 @@ PARQUET = (
 TEXT = ("org.apache.hadoop.mapred.TextInputFormat", "org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe")
 
 
-class HivePlain(JavaProcess):
-    """The JVM of one release. Use as a context manager; every call raises JudgeError where Hive fails."""
+class HivePlain(HiveProcess):
+    """The JVM of one release. Every call raises JudgeError where Hive fails."""
 
-    def __init__(self, generation: int, *, zone: str = "UTC", timeout: float = 300.0) -> None:
-        jars = hive_release(f"hive{generation}").jars
-        options = (*OPENED, f"-Duser.timezone={zone}")
-        super().__init__("PlainJudge", timeout=timeout, sources="java_hive", jars=jars, options=options)
+    main = "PlainJudge"
 
     def rows(
         self,
@@ -57,9 +51,5 @@ def _spelt(value: str) -> str:
     return re.sub(r"[\x00-\x1f{}]", lambda match: f"{{{ord(match[0])}}}", value)
 
 
-@functools.cache
-def hive_plain(generation: int, zone: str = "UTC") -> HivePlain:
-    """Return the one JVM of this process for a generation (3 or 4) and a zone, started by the first call."""
-    judge = HivePlain(generation, zone=zone)
-    atexit.register(judge.close)
-    return judge
+hive_plain = functools.cache(HivePlain)
+"""The one JVM of this process for a generation and a zone, started by the first call."""

@@ -5,16 +5,13 @@ One JVM per generation serves a whole test session. It needs the jars of the rel
 
 from __future__ import annotations
 
-import atexit
 import functools
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from servers.daemon import OPENED
-from servers.jars import hive_release
-
-from judges.java_process import JavaProcess, JudgeError
+from judges.hive_process import HiveProcess
+from judges.java_process import JudgeError
 from judges.values import from_json
 
 __all__ = ["POSITIONAL", "HiveReader", "JudgeError", "hive_reader"]
@@ -24,14 +21,10 @@ ALL_WRITE_IDS = f"default.t:{2**62}:{2**63 - 1}::"
 Row = tuple[int, int, int, tuple[Any, ...]]
 
 
-class HiveReader(JavaProcess):
-    """The JVM of one release. Use as a context manager; every call raises JudgeError where Hive fails."""
+class HiveReader(HiveProcess):
+    """The JVM of one release. Every call raises JudgeError where Hive fails."""
 
-    def __init__(self, generation: int, *, zone: str = "UTC", timeout: float = 300.0) -> None:
-        jars = hive_release(f"hive{generation}").jars
-        options = (*OPENED, f"-Duser.timezone={zone}")
-        super().__init__("HiveJudge", timeout=timeout, sources="java_hive", jars=jars, options=options)
-        self._generation = generation
+    main = "HiveJudge"
 
     def rows(
         self,
@@ -63,12 +56,5 @@ class HiveReader(JavaProcess):
         return sorted((from_json(line) for line in lines), key=lambda row: (row[:3], repr(row[3])))
 
 
-@functools.cache
-def hive_reader(generation: int, zone: str = "UTC") -> HiveReader:
-    """Return the one JVM of this process for a generation (3 or 4) and a zone, started by the first call.
-
-    It ends with the process.
-    """
-    judge = HiveReader(generation, zone=zone)
-    atexit.register(judge.close)
-    return judge
+hive_reader = functools.cache(HiveReader)
+"""The one JVM of this process for a generation and a zone, started by the first call."""

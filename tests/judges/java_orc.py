@@ -5,7 +5,6 @@ One JVM serves a whole test session. It also writes files: see ``java_files``.
 
 from __future__ import annotations
 
-import atexit
 import functools
 import json
 import tempfile
@@ -57,8 +56,8 @@ def _bloom_column(path: Path) -> str:
 class JavaOrc(JavaProcess):
     """The JVM. Use as a context manager; every call raises JudgeError if Java cannot read the file."""
 
-    def __init__(self, *, timeout: float = 300.0) -> None:
-        super().__init__("OrcJudge", timeout=timeout)
+    def __init__(self) -> None:
+        super().__init__("OrcJudge")
 
     def dump(self, path: Path) -> list[str]:
         """Every row as one JSON line of the form of ``values``, without the padding of CHAR."""
@@ -144,12 +143,8 @@ class JavaOrc(JavaProcess):
             return self.sarg_check(copy, max_groups=max_groups, columns=ID_COLUMNS)
 
 
-@functools.cache
-def shared() -> JavaOrc:
-    """The one JVM of this process, started by the first who asks and ended with the process."""
-    judge = JavaOrc()
-    atexit.register(judge.close)
-    return judge
+shared = functools.cache(JavaOrc)
+"""The one JVM of this process, started by the first who asks."""
 
 
 def _one_zero(row: object) -> str:

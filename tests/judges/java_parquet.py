@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import functools
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,8 +20,8 @@ class Found:
 class JavaParquet(JavaProcess):
     """The JVM. Use as a context manager; every call raises JudgeError if Java cannot read the file."""
 
-    def __init__(self, *, timeout: float = 300.0) -> None:
-        super().__init__("ParquetJudge", timeout=timeout)
+    def __init__(self) -> None:
+        super().__init__("ParquetJudge")
 
     def rows(self, path: Path) -> list[str]:
         """Every row as a line of text."""
@@ -58,9 +57,5 @@ class JavaParquet(JavaProcess):
         self.ask("write", str(path), str(first), str(count), *map(str, options))
 
 
-@functools.cache
-def shared() -> JavaParquet:
-    """The one JVM of this process, started by the first who asks and ended with the process."""
-    judge = JavaParquet()
-    atexit.register(judge.close)
-    return judge
+shared = functools.cache(JavaParquet)
+"""The one JVM of this process, started by the first who asks."""

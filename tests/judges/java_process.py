@@ -5,6 +5,7 @@ The classes in ``java`` (or ``java_hive``) are compiled once into the cache fold
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import hashlib
 import os
@@ -15,13 +16,12 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 import pyspark
 
 HERE = Path(__file__).parent
 PYSPARK = str(Path(pyspark.__file__).parent / "jars" / "*")
+TIMEOUT = 300.0
 CACHE = Path(__file__).parents[2] / ".cache" / "java-judges"
 
 
@@ -51,13 +51,12 @@ def _classes(jars: str, folder_of_sources: str) -> Path:
 
 
 class JavaProcess:
-    """The JVM of one main class. Use as a context manager; every call raises JudgeError if Java cannot answer."""
+    """The JVM of one main class, which ends with this process; every call raises JudgeError if Java cannot answer."""
 
     def __init__(
         self,
         main: str,
         *,
-        timeout: float = 300.0,
         sources: str = "java",
         jars: Sequence[str] = (PYSPARK,),
         options: Sequence[str] = (),
@@ -69,7 +68,6 @@ class JavaProcess:
         # released jars are not verified, and nothing is collected for more classes
         options += ["-XX:+UnlockDiagnosticVMOptions", "-XX:-BytecodeVerificationRemote", "-XX:MetaspaceSize=256m"]
         options += ["-Dfile.encoding=UTF-8", "-Dorg.apache.logging.log4j.level=OFF"]
-        self._timeout = timeout
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the JVM
         self._process = subprocess.Popen(
             [_tool("java"), *options, "-cp", f"{classes}{os.pathsep}{path}", main],
@@ -78,14 +76,7 @@ class JavaProcess:
             stderr=self._errors,
         )
         self._buffer = b""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+        atexit.register(self.close)
 
     def close(self) -> None:
         with contextlib.suppress(OSError):
@@ -133,7 +124,7 @@ class JavaProcess:
 
     def ask(self, *fields: str) -> list[str]:
         """One request; the lines of its answer."""
-        deadline = time.monotonic() + self._timeout
+        deadline = time.monotonic() + TIMEOUT
         if any(c in field for field in fields for c in "\t\n"):
             raise ValueError(f"a tab or newline in {fields}")
         assert self._process.stdin is not None
