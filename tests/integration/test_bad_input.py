@@ -296,6 +296,7 @@ INSERT_ONLY = [
 ]  # fmt: skip
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("name", INSERT_ONLY)
 @pytest.mark.parametrize("kind", ["major_compact", "minor_compact"])
 def test_insert_only_tables_have_to_be_named_so(jobs: Jobs, tmp_path: Path, name: str, kind: str) -> None:
@@ -422,6 +423,7 @@ def test_only_zero_byte_files(jobs: Jobs, crud: Path) -> None:
     assert merge.read(crud) == []
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("kind", ["major_compact", "minor_compact"])
 @pytest.mark.parametrize("lone", [False, True], ids=["with its file", "alone"])
 @pytest.mark.parametrize("noted", [b"", b"\0" * 7, (1 << 40).to_bytes(8)], ids=["empty", "torn", "too much"])
@@ -448,6 +450,7 @@ def test_a_side_file_of_a_writer_that_was_aborted(
     assert merge.read(stream, aborted, strict=True) == before
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("kind", ["major_compact", "minor_compact"])
 @pytest.mark.parametrize("empty", ["struct<>", "struct<a:int>", "struct<a:int,s:string,later:date>"])
 def test_the_columns_are_those_of_the_newest_file_with_rows(jobs: Jobs, tmp_path: Path, empty: str, kind: str) -> None:

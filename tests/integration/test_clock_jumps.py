@@ -44,6 +44,7 @@ def before(monkeypatch: pytest.MonkeyPatch, module: Any, name: str, action: Call
     monkeypatch.setattr(module, name, wrapped)
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("jump", [-DAY, -HOUR, HOUR, 3 * DAY])
 @pytest.mark.parametrize("when", ["run_unit_task", "publish"])
 def test_while_it_compacts(

@@ -250,6 +250,7 @@ def test_deleted_rows_stay_deleted(way: str, read: Read, jobs: Jobs, tmp_path: P
 # --- without the columns of the table ---------------------------------------------------------------------------------
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("name", ["loaded in another order", "loaded with other names"])
 @pytest.mark.parametrize("job", ["major_compact", "minor_compact"])
 @pytest.mark.parametrize("generation", ["3", "4"])

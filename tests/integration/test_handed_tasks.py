@@ -66,6 +66,7 @@ def alike(entry: dict[str, Any]) -> dict[str, Any]:
     return {**results_alike({**entry, "files": files}), "location": ""}
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("pool", [here, in_processes, by_dask, twice_and_in_another_order])
 @pytest.mark.parametrize("kind", ["major", "minor"])
 def test_the_result_is_that_of_a_compaction(place: Path, tmp_path: Path, kind: Any, pool: Pool) -> None:

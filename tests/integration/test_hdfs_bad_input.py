@@ -90,6 +90,7 @@ def settle(hdfs: Hdfs, jobs: Jobs, place: Location, run: str, before: list[merge
 MISSING, FILE, BELOW_A_FILE, STRANGER = "{table}_x", "{file}", "{file}/x", "hdfs://nobody.invalid:8020/t"
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize(
     ("place", "because"),
     [

@@ -26,6 +26,7 @@ def places_of(location: Path) -> list[Path]:
     return sorted(location.glob("*=*")) or [location]
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("generation", ["own", "3"])
 @pytest.mark.parametrize("kind", ["major", "minor"])
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)

@@ -132,6 +132,7 @@ ERRORS = [
 ]  # fmt: skip
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("job", ["major_compact", "minor_compact"])
 @pytest.mark.parametrize(("error", "kind"), ERRORS)
 def test_the_kind_tells_what_can_be_done_about_an_error(

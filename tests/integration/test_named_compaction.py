@@ -105,6 +105,7 @@ def test_no_partition_matches(jobs: Jobs, part: Path) -> None:
     assert tree(part) == before
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("job", ["major_compact", "minor_compact", "initiator"])
 @pytest.mark.parametrize("place", ["part", "gone", "part/dt=1999-01-01"])
 def test_nothing_to_do_where_nothing_is_if_that_may_be(jobs: Jobs, part: Path, job: str, place: str) -> None:
@@ -440,6 +441,7 @@ def die() -> None:
     os.kill(os.getpid(), 9)
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("elsewhere", [False, True], ids=["here", "on another machine"])
 @pytest.mark.parametrize("following", ["minor", "major", "initiator", "cleaner", "queue"])
 def test_a_run_that_was_killed_between_the_renames_is_finished(

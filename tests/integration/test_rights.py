@@ -25,6 +25,7 @@ def rights(path: Path) -> tuple[int, int, int]:
     return status.st_uid, status.st_gid, stat.S_IMODE(status.st_mode)
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("mode", [0o2775, 0o750, 0o700])
 @pytest.mark.parametrize("kind", ["major", "minor"])
 def test_owner_group_and_mode_of_the_table(jobs: Jobs, tmp_path: Path, narrow: None, kind: str, mode: int) -> None:

@@ -60,6 +60,7 @@ URIS = {
 }
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("option", URIS)
 @pytest.mark.parametrize("more", [("--debug",), ("--output", "json")], ids=["debug", "json"])
 def test_other_secrets_in_uris(jobs: Jobs, tmp_path: Path, option: str, more: tuple[str, ...]) -> None:

@@ -50,6 +50,7 @@ def fill(disk: Path, pages: int) -> None:
     os.truncate(filler, filler.stat().st_size - pages * PAGE)
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("queue_too", [False, True], ids=["queue elsewhere", "queue there too"])
 @pytest.mark.parametrize("run", RUNS)
 def test_a_disk_that_is_full_at_any_step(jobs: Jobs, disk: Path, run: str, queue_too: bool) -> None:
@@ -105,6 +106,7 @@ def test_a_full_disk_keeps_the_cleaner_from_its_work_and_does_no_harm(jobs: Jobs
 # --- rights that are taken away ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("run", RUNS)
 @pytest.mark.parametrize("step", ["stage", "file_task", "publish"])
 def test_the_right_to_write_is_taken_away(
@@ -164,6 +166,7 @@ def change(file: Path, how: str) -> None:
         file.symlink_to("../delta_0000003_0000003_0000/bucket_00000")
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("run", RUNS)
 @pytest.mark.parametrize("when", ["stage", "publish"], ids=["before it is read", "after it was read"])
 @pytest.mark.parametrize(
