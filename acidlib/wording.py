@@ -147,3 +147,12 @@ def utc_words(seconds: float) -> str:
 def retention_words(retention: float, until: float) -> str:
     """Return `the retention of 1 d has not passed (until 2026-03-01 02:10:07 UTC)`."""
     return f"the retention of {age_words(retention)} has not passed (until {utc_words(until)})"
+
+
+_RETENTION = re.compile(r"(?P<words>the retention of .* has not passed) \(until (?P<until>[^()]*)\)")
+
+
+def retention_end(text: str) -> tuple[str, str] | None:
+    """Return what `retention_words` said, and the time in it: without a time many places say the same."""
+    match = _RETENTION.fullmatch(text)
+    return None if match is None else (match["words"], match["until"])

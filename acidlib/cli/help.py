@@ -29,7 +29,7 @@ OPTION_GROUPS: Mapping[str, Sequence[str]] = {
         *("--location", "--warehouse", "--all-committed", "--yes", "--write-ids", "--write-ids-file"),
         *("--hive-version", "--table-kind", "--columns", "--visibility-txn", "--nobody-reads"),
     ),
-    "Output": ("--output", "--hive", "--report", "--metrics-file", "--log-file", "--log-format"),
+    "Output": ("--output", "--details", "--hive", "--report", "--metrics-file", "--log-file", "--log-format"),
     "Advanced": (
         "--lock-timeout",
         "--minor-as-major-bytes",

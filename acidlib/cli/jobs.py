@@ -12,6 +12,7 @@ import click
 from acidlib.api.lake import FAIL_ON, ORDERS, STATES, Kind, Lake
 from acidlib.cli.command import CommandLine, Output, end_of_check, finish, flag, job_command, tell
 from acidlib.cli.options import (
+    DETAILS,
     PLACE,
     POOL,
     REPORT,
@@ -69,6 +70,7 @@ def _compaction(kind: Kind, job: str) -> click.Command:
         help="How long a publication by two renames waits for readers (Hive 3.1); default: 30s.",
     )
     @flag("--dry-run", help="Show the plan and its reasons; change nothing.")
+    @DETAILS
     @flag("--force", help="No effect here: accepted because other jobs have it.")
     @click.option(
         "--minor-as-major-bytes",
@@ -89,12 +91,19 @@ def _compaction(kind: Kind, job: str) -> click.Command:
         help="Lift the quarantine of a named place whose verification failed: the operator has checked the result.",
     )
     def command(
-        *, lake: Lake, output: Output, dry_run: bool, force: bool, rebalance: bool = False, **options: Any
+        *,
+        lake: Lake,
+        output: Output,
+        dry_run: bool,
+        details: bool,
+        force: bool,
+        rebalance: bool = False,
+        **options: Any,
     ) -> None:
         del force  # so that one set of options serves all jobs of a workflow
         compact = lake.plan if dry_run else lake.compact
         result = compact("rebalance" if rebalance else kind, **options)
-        finish(output, result, result.notes)
+        finish(output, result, result.notes, pieces=result.text_pieces(details=details))
 
     if kind == "major":
         command.params += (
@@ -148,6 +157,7 @@ def initiator(*, lake: Lake, output: Output, **options: Any) -> None:
 @flag("--trash", help="Move files to the trash (on HDFS the user's) instead of deleting them.")
 @flag("--force", help="Clean although Hive's own cleaner is on; every safety check still applies.")
 @flag("--dry-run", help="Show what would be removed; remove nothing.")
+@DETAILS
 @flag("--orphans", help="List orphans instead: files that no run and no table owns, such as staging of crashed runs.")
 @click.option(
     "--warehouse",
@@ -160,6 +170,7 @@ def cleaner(
     *,
     environment: Environment,
     output: Output,
+    details: bool,
     retention: float | None,
     force: bool,
     orphans: bool,
@@ -177,7 +188,7 @@ def cleaner(
         result = lake.orphans(older_than=older_than, delete=delete, **options)
     else:
         result = lake.clean(retention=retention, force=force, **options)
-    finish(output, result, result.notes)
+    finish(output, result, result.notes, pieces=result.text_pieces(details=details))
 
 
 @job_command(

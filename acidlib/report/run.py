@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -29,6 +29,15 @@ from acidlib.model.results import (
     Texts,
 )
 from acidlib.report.page import CleanerSummary, CompactionsSummary, InitiatorSummary, Page
+from acidlib.report.place_table import (
+    GONE,
+    PLANNED,
+    WOULD_GO,
+    First,
+    cleaning_row,
+    place_paragraphs,
+    planned_row,
+)
 from acidlib.report.text import Entry, by_state, cleaning_lines, compaction_lines, decision_lines, json_text, wrapped
 from acidlib.report.values import (
     EXIT_DONE,
@@ -41,38 +50,11 @@ from acidlib.report.values import (
 )
 from acidlib.wording import human_bytes, plural
 
-_PLACES_SHOWN = 20
+_BLOCKS_SHOWN = 20
+_FEW = 3
+"""So many places each have a block, which fill a screen; more of them a line."""
 _PIECE = 1 << 15
 """Characters of a document that are written at once, at least."""
-
-
-class First:
-    """The first few items of each kind, and the number of the others; all items without a kind (None)."""
-
-    def __init__(self) -> None:
-        self._counts: Counter[str | None] = Counter()
-        self._kept: list[tuple[str | None, int, Any]] = []
-
-    def add(self, kind: str | None, item: Callable[[], Any]) -> None:
-        """Add an item, which is made only if it may be shown."""
-        self._counts[kind] += 1
-        number = self._counts[kind]
-        if kind is None or number <= _PLACES_SHOWN + 1:
-            self._kept.append((kind, number, item()))
-
-    def items(self) -> list[Any]:
-        """Return the shown items in their order, those without a kind first. A single item is never left out."""
-        shown = [
-            (kind, item)
-            for kind, number, item in self._kept
-            if kind is None or number <= _PLACES_SHOWN or self._counts[kind] == number
-        ]
-        return [item for kind, item in sorted(shown, key=lambda pair: pair[0] is not None)]
-
-    def others(self) -> list[str]:
-        """Return a line for each kind with items that are not shown."""
-        more = [(kind, count - _PLACES_SHOWN) for kind, count in self._counts.items() if kind is not None]
-        return [f"and {rest:,} more {kind}; --output json tells of each" for kind, rest in more if rest > 1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +117,10 @@ class RunResult(Result, Generic[E]):
     def _show(self, entry: E, shown: First) -> None:
         """Keep what the text has of an entry."""
 
+    def _table(self) -> Iterator[str] | None:
+        """Return the paragraphs of a table of many places, if they have one."""
+        return None
+
     @abstractmethod
     def _text(self, shown: First) -> Iterator[str]:
         """Yield the text for people, piece by piece."""
@@ -192,9 +178,16 @@ class RunResult(Result, Generic[E]):
                 piece = ""
         yield f"{piece}\n  ]{after}"
 
-    def text_pieces(self) -> Iterator[str]:
-        """Yield the text for people, piece by piece."""
-        shown = First()
+    def text_pieces(self, *, details: bool = False) -> Iterator[str]:
+        """Yield the text for people, piece by piece.
+
+        details  with a block for each place, where many places have a table else
+        """
+        table = None if details or len(self.places) <= _FEW else self._table()
+        if table is not None:
+            yield "\n\n".join(table)
+            return
+        shown = First(_BLOCKS_SHOWN)
         for entry in self.places:
             self._show(entry, shown)
         yield from self._text(shown)
@@ -239,8 +232,9 @@ class RunReport(Generic[Ran]):
 class Compactions(RunResult[CompactionResult]):
     """The result of a run of compactions: a block of text for each place.
 
-    A dry run also lists per bucket file which stripes would be copied and rewritten, how many bytes, and why. Of many
-    places with the same outcome only the first have a block, and the others are counted; each failed place has one.
+    A dry run also lists per bucket file which stripes would be copied and rewritten, how many bytes, and why; one of
+    many places has a line for each, and the blocks only with `details`. Of many places with the same outcome only the
+    first are shown, and the others counted; each failed place is shown.
     """
 
     document: CompactionsDocument
@@ -274,10 +268,18 @@ class Compactions(RunResult[CompactionResult]):
         shown.add(None if is_bad else entry.state, lambda: "\n".join(compaction_lines(entry, dry_run=self.dry_run)))
 
     def _text(self, shown: First) -> Iterator[str]:
-        totals = self.totals
-        if not totals.compactions:
+        if not self.totals.compactions:
             yield "Nothing to compact."
             return
+        yield from _with_summary(self._summary(), shown)
+
+    def _table(self) -> Iterator[str] | None:
+        if not self.dry_run:
+            return None
+        return place_paragraphs(self._summary(), PLANNED, map(planned_row, self.places))
+
+    def _summary(self) -> str:
+        totals = self.totals
         text = f"{plural(totals.compactions, 'compaction')}: {by_state(totals.states)}"
         if self.sums.figures["with files"]:
             copied, rewritten = ("to copy", "to rewrite") if self.dry_run else ("copied", "rewritten")
@@ -287,7 +289,7 @@ class Compactions(RunResult[CompactionResult]):
                 f" {human_bytes(totals.bytes_copied)} {copied},"
                 f" {human_bytes(totals.bytes_rewritten)} {rewritten}"
             )
-        yield from _with_summary(f"Dry run, nothing was changed. {text}" if self.dry_run else text, shown)
+        return f"Dry run, nothing was changed. {text}" if self.dry_run else text
 
     @property
     def exit_status(self) -> int:
@@ -403,7 +405,8 @@ class Decisions(RunResult[InitiatorResult]):
 class Cleanings(RunResult[CleaningResult]):
     """The result of a cleaner: a block per request, or per partition with litter, with the paths that went and stay.
 
-    Of many with the same outcome only the first have a block, and the others are counted; each failed one has a block.
+    Many have a line each, and blocks only with `details`; those that all wait for a retention have one sentence. Of
+    many with the same outcome only the first are shown, and the others counted; each failed one is shown.
     """
 
     document: CleaningsDocument
@@ -443,6 +446,12 @@ class Cleanings(RunResult[CleaningResult]):
         if not self.entries:
             yield "Nothing to clean."
             return
+        yield from _with_summary(self._summary(), shown)
+
+    def _table(self) -> Iterator[str]:
+        return place_paragraphs(self._summary(), WOULD_GO if self.dry_run else GONE, map(cleaning_row, self.places))
+
+    def _summary(self) -> str:
         sums = self.sums.figures
         paths, size = plural(sums["paths_removed"], "path"), human_bytes(sums["bytes_removed"])
         text = f"{plural(self.sums.count, 'place')}: {by_state(self.sums.states)}; {paths}, {size}"
@@ -450,7 +459,7 @@ class Cleanings(RunResult[CleaningResult]):
         if sums["paths_moved"]:
             moved, size = plural(sums["paths_moved"], "path"), human_bytes(sums["bytes_moved"])
             text += f"; {moved}, {size} moved to the trash"
-        yield from _with_summary(text, shown)
+        return text
 
     @classmethod
     def when_stopped(cls, sums: Sums) -> str:
@@ -458,8 +467,8 @@ class Cleanings(RunResult[CleaningResult]):
         return f"of the requests {by_state(sums.states) or 'none has ended'}; the next run goes on with the others"
 
 
-def _with_summary(summary: str, blocks: First) -> Iterator[str]:
+def _with_summary(summary: str, shown: First) -> Iterator[str]:
     """Yield blocks with an empty line between them, and their summary, which follows a single block."""
-    parts, text = [*blocks.items(), *blocks.others()], "\n".join(wrapped(summary, "", "    "))
+    parts, text = [*shown.items(), *shown.others()], "\n".join(wrapped(summary, "", "    "))
     for number, part in enumerate([text, *parts] if len(parts) > 1 else [*parts, text]):
         yield f"\n\n{part}" if number else part

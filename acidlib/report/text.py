@@ -141,6 +141,8 @@ def _relative(path: str, place: CompactionResult | CleaningResult) -> str:
 
 
 _NAMES_SHOWN, _PATHS_SHOWN = 6, 20
+READ_BETWEEN = "the table must not be read or written between them"
+"""What a plan says of a publication by two renames."""
 
 
 def compaction_lines(entry: CompactionResult, *, dry_run: bool) -> Iterator[str]:
@@ -159,9 +161,7 @@ def compaction_lines(entry: CompactionResult, *, dry_run: bool) -> Iterator[str]
         yield from field("write ids", f"{span}high-water mark {mark}")
     if publication := entry.publication:
         has_gap = publication == "two renames" and dry_run
-        yield from field(
-            "publication", publication + (": the table must not be read or written between them" if has_gap else "")
-        )
+        yield from field("publication", f"{publication}: {READ_BETWEEN}" if has_gap else publication)
     files = entry.files
     if files is not None:
         yield from _figures(entry, dry_run=dry_run)

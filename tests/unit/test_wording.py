@@ -16,8 +16,10 @@ from acidlib.wording import (
     parse_duration,
     parse_size,
     plural,
+    retention_end,
     retention_words,
     size_words,
+    utc_words,
 )
 
 MIB = 1 << 20
@@ -142,3 +144,12 @@ def test_errors_and_results_are_cut_when_they_are_made() -> None:
     assert all(
         MAX_REASON_BYTES - 4 < len(text.encode()) <= MAX_REASON_BYTES for text in (str(error), result.reason, line)
     )
+
+
+@pytest.mark.parametrize("retention", [0.5, 86_400.0, 1e9])
+@pytest.mark.parametrize("until", [0.0, 1_772_331_007.5, 1e13])
+def test_the_end_of_a_retention_is_found_in_its_words_and_in_no_others(retention: float, until: float) -> None:
+    text = retention_words(retention, until)
+    assert retention_end(text) == (f"the retention of {age_words(retention)} has not passed", utc_words(until))
+    assert retention_end(f"2 obsolete left: {text}") is None
+    assert retention_end(f"{text}; then: it is read") is None

@@ -206,7 +206,7 @@ def test_a_list_is_shortened_with_a_count_unless_it_is_one_too_long_or_a_dry_run
 def test_of_many_places_that_end_alike_the_first_are_told_and_of_failures_all(
     job: str, result: Any, kind: str, count: int
 ) -> None:
-    text = text_of(job, *[replace(result, partition=f"p={n}") for n in range(count)])
+    text = "".join(told(job, [replace(result, partition=f"p={n}") for n in range(count)]).text_pieces(details=True))
     few = count > 21 and kind not in ("failed", "conflict")
     assert text.count("  11 deltas" if job == "initiator" else "  location  ") == (20 if few else count)
     assert (f"and {count - 20:,} more {kind}; --output json tells of each" in text) == few
