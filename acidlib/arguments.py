@@ -47,6 +47,7 @@ HIVE_VERSION = argument("hive-version")
 INSERT_ONLY = argument("insert-only")
 """The statement that a table is insert-only."""
 LOCATION = argument("location")
+METASTORE_DB = argument("metastore-db")
 METASTORE_URI = argument("metastore-uri")
 METRICS_FILE = argument("metrics-file")
 NO_METASTORE = argument("no-metastore")

@@ -106,6 +106,7 @@ _KEYWORDS = {
 """What a program writes where that is not the name of the option."""
 _OF_LAKES = {
     "metastore-uri": "metastore",
+    "metastore-db": "metastore_db",
     "queue-url": "queue",
     "set": "settings",
     "pool": "pool",
@@ -121,7 +122,7 @@ _OF_LAKES = {
     "visibility-txn": "visibility_txn",
 }
 """What a program writes where it makes the lake, not where it calls a verb."""
-_OF_METASTORES = ("metastore-uri", "pool")
+_OF_METASTORES = ("metastore-uri", "metastore-db", "pool")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

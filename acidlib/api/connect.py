@@ -15,6 +15,7 @@ from acidlib.api.arguments import Directories
 from acidlib.api.caller import Caller
 from acidlib.api.lake import Lake, Table
 from acidlib.api.verb import verb
+from acidlib.config.files import QUEUE_VARIABLE
 from acidlib.errors import RefusedError, UsageError
 from acidlib.runs.environment import Environment, read_environment, stated_uris
 from acidlib.runs.machine import Machine
@@ -25,14 +26,13 @@ if TYPE_CHECKING:
     from acidlib.runs.snapshot import Snapshot
     from acidlib.spark.source_options import SourceOptions
 
-QUEUE_VARIABLE = "ACIDLIB_QUEUE_URL"
-
 
 @verb()
 def connect(
     metastore: str | None = None,
     *,
     settings: Mapping[str, str] | None = None,
+    metastore_db: str | None = None,
     queue: str | None = None,
     pool: str | None = None,
     caller: Caller | None = None,
@@ -42,8 +42,10 @@ def connect(
     metastore  thrift://host:9083 or zookeeper://host:2181/node, several separated by commas for failover, or "none";
                None = that of hive-site.xml in the folder that HIVE_CONF_DIR names
     settings   texts by the names of settings (docs/options.md), which win over all files
-    queue      URL of the queue's database (Hive 4: the metastore's, for cleaning and statistics); None = as
-               ACIDLIB_QUEUE_URL says, else a SQLite file (Hive 4: the metastore's own queue)
+    metastore_db  URL of the metastore's database: it has the queue of Hive 3.1, and facts for cleaning and statistics;
+                  None = as ACIDLIB_METASTORE_DB says
+    queue      URL of the database of our own queue; None = as ACIDLIB_QUEUE_URL says, else a SQLite file (Hive 4: the
+               metastore's own queue)
     pool       take and queue requests of this pool (Hive 4); None = as settings say
     caller     the surroundings of the calls; None = this program
 
@@ -57,7 +59,8 @@ def connect(
     """
     caller = caller or Caller()
     with caller.verb(Directories().word):
-        return Lake(_environment(caller, metastore, settings, queue), pool=pool, caller=caller)
+        environment = _environment(caller, metastore, settings, queue, metastore_db)
+        return Lake(environment, pool=pool, caller=caller)
 
 
 @verb()
@@ -154,12 +157,17 @@ def directory(
 
 
 def _environment(
-    caller: Caller, metastore: str | None, settings: Mapping[str, str] | None, queue: str | None
+    caller: Caller,
+    metastore: str | None,
+    settings: Mapping[str, str] | None,
+    queue: str | None,
+    metastore_db: str | None = None,
 ) -> Environment:
     """Return the environment of a program, after warnings about its settings; UsageError for an invalid URI."""
     environment = environment_of(
         caller.machine,
         metastore=metastore,
+        metastore_db=metastore_db,
         queue_url=queue or os.environ.get(QUEUE_VARIABLE),
         assignments=tuple(f"{name}={text}" for name, text in (settings or {}).items()),
     )
@@ -169,7 +177,12 @@ def _environment(
 
 
 def environment_of(
-    machine: Machine, *, metastore: str | None, queue_url: str | None, assignments: Iterable[str]
+    machine: Machine,
+    *,
+    metastore: str | None,
+    metastore_db: str | None,
+    queue_url: str | None,
+    assignments: Iterable[str],
 ) -> Environment:
     """Return the environment of verbs; UsageError for an invalid URI, and as `read_environment`.
 
@@ -182,6 +195,7 @@ def environment_of(
         raise UsageError(error.words) from None
     return read_environment(
         metastore=uris,
+        metastore_db=metastore_db,
         queue_url=queue_url,
         assignments=tuple(assignments),
         spark=machine.spark_options(),

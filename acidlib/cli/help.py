@@ -24,7 +24,7 @@ OPTION_GROUPS: Mapping[str, Sequence[str]] = {
         *("--retention", "--trash", "--orphans", "--older-than", "--delete"),
         *("--fail-on", "--places", "--python-prefix", "--keep"),
     ),
-    "Metastore and queue": ("--metastore-uri", "--queue-url", "--pool", "--set"),
+    "Metastore and queue": ("--metastore-uri", "--metastore-db", "--queue-url", "--pool", "--set"),
     "Without a metastore": (
         *("--location", "--warehouse", "--all-committed", "--yes", "--write-ids", "--write-ids-file"),
         *("--hive-version", "--table-kind", "--columns", "--visibility-txn", "--nobody-reads"),

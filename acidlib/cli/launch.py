@@ -24,7 +24,7 @@ from threading import Thread
 from types import FrameType
 from typing import IO, TYPE_CHECKING, NoReturn
 
-from acidlib.config.files import CHECKOUT, conf_file
+from acidlib.config.files import CHECKOUT, METASTORE_DB_VARIABLE, QUEUE_VARIABLE, conf_file
 from acidlib.errors import RefusedError, RetryError, UsageError
 from acidlib.execute.spark_driver import (
     DRIVER_PYTHON,
@@ -113,7 +113,7 @@ def job_named(name: str) -> Job | None:
 # command line is checked before that, and signals reach Python, which ends the JVM when it is no longer needed.
 # spark-submit starts a driver whose machine Spark chooses.
 
-_QUEUE_URL = "--queue-url"
+_DATABASES = {"--metastore-db": METASTORE_DB_VARIABLE, "--queue-url": QUEUE_VARIABLE}
 _EXECUTORS, _DRIVER, _PATH, _ADDRESS = "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "PYTHONPATH", "SPARK_LOCAL_IP"
 _WITH_SPARK_ENV = ("/bin/bash", "-c", '. "$0" >&2; exec "$@"')
 """The words before a command that give it the variables of `spark-env.sh`, as Spark's own scripts do."""
@@ -179,14 +179,17 @@ def _taken(words: Sequence[str], option: str) -> tuple[list[str], list[str]]:
     return rest, values
 
 
-def without_queue_url(words: Sequence[str]) -> tuple[list[str], str | None]:
-    """Return the words of a job without a `--queue-url` that holds a password, and the URL, for the variable.
+def without_passwords(words: Sequence[str]) -> tuple[list[str], dict[str, str]]:
+    """Return the words of a job without URLs of databases that hold a password, and these by their variables.
 
     `ps` shows the words of a process to all users, and its variables to none.
     """
-    rest, urls = _taken(words, _QUEUE_URL)
-    has_password = any(masked(url) != url for url in urls)
-    return (rest, urls[-1]) if has_password else ([*words], None)
+    rest, variables = [*words], {}
+    for option, variable in _DATABASES.items():
+        others, urls = _taken(rest, option)
+        if any(masked(url) != url for url in urls):
+            rest, variables[variable] = others, urls[-1]
+    return rest, variables
 
 
 def driver(

@@ -31,7 +31,7 @@ from acidlib.cli.launch import (
     run_logged,
     start_driver,
     tell_starting,
-    without_queue_url,
+    without_passwords,
 )
 from acidlib.config.files import CHECKOUT
 from acidlib.errors import AcidError, RefusedError, UsageError
@@ -190,11 +190,8 @@ def run(job: Job, *, spark: Sequence[str], words: Sequence[str], name: str) -> N
         job.load().main(args=list(words), prog_name=name)  # ends the process
     _check_words(job, name, words, options)
     if not options.driver_is_placed:  # it has the variables of this process
-        from acidlib.api.connect import QUEUE_VARIABLE
-
-        words, url = without_queue_url(words)
-        if url is not None:
-            os.environ[QUEUE_VARIABLE] = url
+        words, variables = without_passwords(words)
+        os.environ.update(variables)
     start_driver(options, [str(ENTRY), job.name, *words])
 
 

@@ -11,9 +11,10 @@ from typing import Any
 import click
 
 from acidlib.api.arguments import Directories
-from acidlib.api.connect import QUEUE_VARIABLE, environment_of
+from acidlib.api.connect import environment_of
 from acidlib.api.lake import Lake
 from acidlib.cli.command import CommandLine, Output, current_machine, flag
+from acidlib.config.files import METASTORE_DB_VARIABLE, QUEUE_VARIABLE
 from acidlib.report.html import require_libraries, require_writable
 from acidlib.report.progress import LogFormat
 from acidlib.runs.environment import Environment
@@ -81,11 +82,17 @@ def common_options(function: _Command) -> _Command:
         "none; default: that of hive-site.xml.",
     )
     @click.option(
+        "--metastore-db",
+        metavar="URL",
+        help="Database of the metastore, in SQLAlchemy's form: the queue of Hive 3.1, and facts for cleaning and "
+        f"statistics; default: the variable {METASTORE_DB_VARIABLE}.",
+    )
+    @click.option(
         "--queue-url",
         metavar="URL",
         envvar=QUEUE_VARIABLE,
-        help="Database of the queue, in SQLAlchemy's form (Hive 4: the metastore's, for cleaning and statistics); "
-        "default: a SQLite file (Hive 4: the metastore's own queue).",
+        help="Database of our own queue, in SQLAlchemy's form, or --metastore-db by its old name; default: a SQLite "
+        "file (Hive 4: the metastore's own queue).",
     )
     @click.option(
         "--set",
@@ -122,6 +129,7 @@ def common_options(function: _Command) -> _Command:
     def wrapped(
         *,
         metastore_uri: str | None,
+        metastore_db: str | None,
         queue_url: str | None,
         assignments: tuple[str, ...],
         output: str,
@@ -132,7 +140,11 @@ def common_options(function: _Command) -> _Command:
     ) -> Any:
         del debug, log_format  # JobCommand and `log_lines` have them
         environment = environment_of(
-            current_machine(), metastore=metastore_uri, queue_url=queue_url, assignments=assignments
+            current_machine(),
+            metastore=metastore_uri,
+            metastore_db=metastore_db,
+            queue_url=queue_url,
+            assignments=assignments,
         )
         if report is not None:
             require_libraries()

@@ -18,6 +18,9 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 CHECKOUT = _PACKAGE.parent if (_PACKAGE.parent / "pyproject.toml").is_file() else None
 """The folder of the sources, if the package runs from there; None if it is installed."""
 
+QUEUE_VARIABLE, METASTORE_DB_VARIABLE = "ACIDLIB_QUEUE_URL", "ACIDLIB_METASTORE_DB"
+"""Variables of the environment with URLs of databases, which may hold passwords."""
+
 
 def conf_file(name: str, environment: Mapping[str, str]) -> Path | None:
     """Return a configuration file of ours, from `ACIDLIB_CONF_DIR` or else from the package; None if neither has it.

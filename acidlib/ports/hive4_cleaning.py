@@ -80,7 +80,7 @@ class Hive4Cleaning:
         if hms.config_value(MIN_HISTORY, "unknown").strip().lower() != "false":  # where unknown, they may register
             registry = database
             if database is None or database.registrations() is None:
-                registry, named = None, "--queue-url does not name it"
+                registry, named = None, "--metastore-db does not name it"
                 if database is not None:
                     named = f"{database.shown} is none of a metastore of Hive 4"
                 is_off = ", which is off" if self._is_hives_off() else ""

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from acidlib.acid.listing import Listing
-from acidlib.arguments import QUEUE_URL
+from acidlib.arguments import METASTORE_DB
 from acidlib.errors import ConflictError, RefusedError, RetryError, known_error
 from acidlib.execute.services import Services
 from acidlib.location import LOCAL
@@ -57,7 +57,7 @@ def not_its_database(database: MetastoreDatabase, proof: str, reason: str) -> Re
     """Return the error for a database that does not show what this run has just done over thrift."""
     return RefusedError(
         f"Cannot clean by {proof} in {database.shown}: it {reason}, so it is not the database of this metastore, or a "
-        f"copy that is behind; give {QUEUE_URL} of its own database"
+        f"copy that is behind; give {METASTORE_DB}, its own database"
     )
 
 

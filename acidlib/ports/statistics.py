@@ -26,7 +26,7 @@ from acidlib.stores.listing import list_location
 
 GATHER = "hive.compactor.gather.stats"
 _TRIES = 4
-_NAME_THE_DATABASE = "Name the metastore's database with --queue-url to have them written there."
+_NAME_THE_DATABASE = "Name the metastore's database with --metastore-db to have them written there."
 _LATER = "The next compaction tries again."
 _SECOND = 1.5
 """After so long any change of a table gives it another time of its last change, by the clocks of all metastores."""
@@ -136,7 +136,7 @@ class _InDatabase:
         if parameters is None:
             raise RefusedError(
                 f"Cannot update statistics of {self._owner.ref}: {self._database.shown} has no such place of this "
-                "metastore. Name the database of the metastore with --queue-url."
+                "metastore. Name the database of the metastore with --metastore-db."
             )
         return parameters
 

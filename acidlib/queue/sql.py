@@ -98,10 +98,11 @@ class SqlQueue:
     is not installed, and for a metastore that is not one of Hive 3.1.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, of_metastore: bool = False) -> None:
+        """Open it; `of_metastore` as `open_tables` has it."""
         self._database = Database(url)
         self.shown = self._database.shown
-        self._tables = open_tables(self._database)
+        self._tables = open_tables(self._database, of_metastore=of_metastore)
         self.schema_version = self._tables.version
         """The version of the metastore's schema that has the tables; None for tables of our own."""
         queue, history = self._queue, self._history = self._tables.queue, self._tables.history

@@ -41,6 +41,7 @@ from sqlalchemy.engine.interfaces import ReflectedColumn
 from sqlalchemy.schema import CreateTable
 from sqlalchemy.types import TypeEngine
 
+from acidlib.arguments import QUEUE_URL
 from acidlib.errors import AcidError, CorruptError, RefusedError, RetryError
 from acidlib.location import Location
 from acidlib.model.requests import CompactionRequest, CompactionType, State, format_map, parse_map, split_properties
@@ -324,8 +325,10 @@ class QueueTables:
     written: tuple[Table, Table, Table] | None = None
 
 
-def open_tables(database: Database) -> QueueTables:
+def open_tables(database: Database, *, of_metastore: bool = False) -> QueueTables:
     """Return the tables of a database; create our own where they are missing.
+
+    of_metastore  it is stated to be a metastore's, and nothing is created in another one
 
     Raises RefusedError for a metastore that is not one of Hive 3.1, and for a table without a required column.
     """
@@ -340,6 +343,11 @@ def open_tables(database: Database) -> QueueTables:
                 mutex=there.table(_AUX_TABLE),
                 version=version,
                 written=(there.table(TXNS), there.table(TXN_COMPONENTS), there.table(_COMPLETED_TXN_COMPONENTS)),
+            )
+        if of_metastore:
+            raise RefusedError(
+                f"Cannot use {database.shown} as the metastore's database: it has no schema of a metastore; "
+                f"{QUEUE_URL} names a database of our own queue"
             )
         missing = there.missing()
 

@@ -51,7 +51,7 @@ def _cancel_in_sql(
         if row is not None and is_ours and row.facts.metastore != metastore:
             return _refused(row, f"it is {surroundings_of(row)}")
         if row is None and number in of_hive:
-            reason = "it is in the metastore's own queue, which no call changes: give --queue-url of its database"
+            reason = "it is in the metastore's own queue, which no call changes: name its database with --metastore-db"
             return _refused(of_hive[number], reason)
         return _planned(number, row, can_undo=True)
 

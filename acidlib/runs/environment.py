@@ -11,9 +11,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from acidlib.config.files import absolute_path, conf_file
+from acidlib.arguments import METASTORE_DB
+from acidlib.config.files import METASTORE_DB_VARIABLE, absolute_path, conf_file
 from acidlib.config.settings import Settings, load_settings
-from acidlib.errors import RefusedError
+from acidlib.errors import RefusedError, UsageError
 from acidlib.execute.spark_driver import SparkOptions
 from acidlib.metastore.options import (
     CATALOG,
@@ -50,6 +51,7 @@ class Environment:
 
     queue_url        of our own queue, or of the one in a metastore's database; empty if there is no place for a file
     is_queue_named   an option or a variable names it
+    has_metastore_db  it is stated to be the metastore's database
     is_placed        Spark chose the machine of this driver
     metastore        URIs of the metastore; empty = without a metastore
     names_metastore  it is stated on the command line
@@ -63,6 +65,7 @@ class Environment:
     settings: Settings
     queue_url: str = field(repr=False)
     is_queue_named: bool = True
+    has_metastore_db: bool = False
     is_placed: bool = False
     metastore: tuple[str, ...] = field(default=(), repr=False)
     names_metastore: bool = False
@@ -110,6 +113,7 @@ def stated_uris(option: str | None) -> tuple[str, ...] | None:
 def read_environment(
     *,
     metastore: tuple[str, ...] | None,
+    metastore_db: str | None = None,
     queue_url: str | None,
     assignments: Sequence[str],
     spark: SparkOptions = _NOTHING,
@@ -119,19 +123,30 @@ def read_environment(
     """Return the environment of a run, by its options and by the variables of this process.
 
     metastore  as `stated_uris` returns it; None = the one of hive-site.xml, by either of Hive's names
+    metastore_db, queue_url  of the metastore's database, which wins, and of a queue, which may be that one, too; None
+                             for both: ACIDLIB_METASTORE_DB
     spark      the options of Spark, with properties of Hadoop and the principal for Kerberos
     jvm        py4j's view of the JVM of Spark, and the configuration of Hadoop in it
 
     Raises as `read_settings` does.
     """
     settings = read_settings(assignments, is_placed=is_placed)
+    if metastore is None:
+        metastore, names_metastore = uris_from_settings(settings.site), False
+    else:
+        names_metastore = bool(metastore)
+    if metastore_db and not metastore:
+        raise UsageError(f"{METASTORE_DB} needs a metastore")
+    if metastore and not queue_url:
+        metastore_db = metastore_db or os.environ.get(METASTORE_DB_VARIABLE)
     return Environment(
         settings=settings,
-        queue_url=queue_url or _own_queue(),
-        is_queue_named=bool(queue_url),
+        queue_url=metastore_db or queue_url or _own_queue(),
+        is_queue_named=bool(metastore_db or queue_url),
+        has_metastore_db=bool(metastore_db),
         is_placed=is_placed,
-        metastore=uris_from_settings(settings.site) if metastore is None else metastore,
-        names_metastore=bool(metastore),
+        metastore=metastore,
+        names_metastore=names_metastore,
         secrets=JavaSecrets(jvm, {**settings.hadoop, **spark.hadoop, **settings.site}),
         token=os.environ.get(TOKEN_VARIABLE, "").strip() or None,
         login=replace(spark.login, cache=os.environ.get("KRB5CCNAME") or None),

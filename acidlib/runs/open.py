@@ -160,12 +160,12 @@ def open_queue(where: Environment) -> SqlQueue:
     """
     if where.is_placed and not where.is_queue_named:
         raise RefusedError(QUEUE_IN_A_FILE)
-    return SqlQueue(_queue_url(where))
+    return SqlQueue(_queue_url(where), of_metastore=where.has_metastore_db)
 
 
 @contextmanager
 def metastore_database(where: Environment) -> Iterator[MetastoreDatabase | None]:
-    """Open the database that --queue-url names, which may be the metastore's; None without the option."""
+    """Open the database that is, or may be, the metastore's; None where none is named."""
     if not where.is_queue_named:
         yield None
         return

@@ -193,7 +193,7 @@ def _uncleaned_reason(where: Environment, services: Services, hms: Hms | None) -
     off = "Hive's own cleaner is off, and thrift does not tell this one where they wrote"
     with metastore_database(where) as database:
         if database is None:
-            return f"{off}; give it --queue-url of the metastore's database"
+            return f"{off}; give it --metastore-db"
         try:
             if database.shows_noted_writes():
                 return None

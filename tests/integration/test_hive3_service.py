@@ -409,7 +409,7 @@ def test_a_request_that_waits_is_cancelled_in_whichever_queue_it_is(both: Site) 
         assert "awaits the cleaner" in both("cancel", str(number)).document["cancellations"][0]["reason"]
         return
     assert (ran.status, told["state"]) == (1, "refused")
-    assert "give --queue-url of its database" in told["reason"]
+    assert "name its database with --metastore-db" in told["reason"]
     assert both.hive_shows() == ["initiated"]
 
 
@@ -943,11 +943,12 @@ def test_of_two_runs_at_once_one_does_it(
         queue = fresh
     else:
         queue = fresh if both.hives_queue else both.metastore.database_url
+    database = ("--metastore-db", queue) if queue == both.metastore.database_url else ()
     first = Held(both.jobs, tmp_path, monkeypatch, "major_compact", *named)
     try:
         before = tree(laid.location)
         for kind in ("major_compact", "minor_compact"):
-            ran = both.jobs(kind, *named, queue_url=queue)
+            ran = both.jobs(kind, *named, *database, queue_url=queue)
             assert (ran.status, ran.states) == (1, ["conflict"])
             assert ran.compactions[0]["reason"]
         assert tree(laid.location) == before

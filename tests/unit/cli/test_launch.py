@@ -23,7 +23,7 @@ from acidlib.cli.launch import (
     queue_of_yarn,
     run_logged,
     tell_starting,
-    without_queue_url,
+    without_passwords,
 )
 from acidlib.documents import ROOT
 from acidlib.errors import RetryError, UsageError
@@ -356,10 +356,12 @@ def test_the_first_word(monkeypatch: Any, capsys: Any, is_terminal: bool, told: 
 def test_a_password_of_the_queue_is_no_word_of_the_driver(tmp_path: Path) -> None:
     """Nor can other users read the log, which names all tables."""
     url = "postgresql://u:s3cret@h/d"
-    for words in (["--queue-url", url], [f"--queue-url={url}"]):
-        assert without_queue_url(["--table", "t", *words, "--dry-run"]) == (["--table", "t", "--dry-run"], url)
-    plain = ["--queue-url", "sqlite:////q.db", "--queue-url=postgresql://u@h/d"]
-    assert without_queue_url(plain) == (plain, None)
+    for option, variable in (("--queue-url", "ACIDLIB_QUEUE_URL"), ("--metastore-db", "ACIDLIB_METASTORE_DB")):
+        for words in ([option, url], [f"{option}={url}"]):
+            left = without_passwords(["--table", "t", *words, "--dry-run"])
+            assert left == (["--table", "t", "--dry-run"], {variable: url})
+    plain = ["--queue-url", "sqlite:////q.db", "--metastore-db=postgresql://u@h/d"]
+    assert without_passwords(plain) == (plain, {})
     before = os.umask(0)
     try:
         run_logged([sys.executable, "-c", ""], tmp_path / "log")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,10 +11,10 @@ import pytest
 from servers.settings import write_site
 
 from acidlib.config.settings import default_settings
-from acidlib.errors import RefusedError
+from acidlib.errors import RefusedError, UsageError
 from acidlib.metastore.options import Protection
 from acidlib.runs.environment import SHIPPED_BY_YARN, Environment, read_environment, stated_uris
-from acidlib.runs.open import metastore_database
+from acidlib.runs.open import metastore_database, open_queue
 
 ZOOKEEPER = "zookeeper://zk1:2181/hive_metastore,zookeeper://zk2:2181/hive_metastore"
 
@@ -71,6 +73,29 @@ def test_the_database_of_the_queue_may_be_the_metastores_where_it_was_chosen() -
         assert database is not None
     with metastore_database(replace(where, is_queue_named=False)) as none:
         assert none is None
+
+
+def test_a_database_that_is_stated_to_be_the_metastores_is_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is created in another one, and a variable is for runs with a metastore alone."""
+    url, stated = f"sqlite:///{tmp_path}/q.db", ("thrift://a:1",)
+    where = read_environment(metastore=stated, metastore_db=url, queue_url="sqlite:///other.db", assignments=())
+    assert (where.queue_url, where.is_queue_named) == (url, True)
+    with pytest.raises(RefusedError, match=r"as the metastore's database: it has no schema .*; --queue-url names"):
+        open_queue(where)
+    with closing(sqlite3.connect(tmp_path / "q.db")) as database:
+        assert database.execute("select * from sqlite_master").fetchall() == []
+    with pytest.raises(UsageError, match=r"^--metastore-db needs a metastore$"):
+        read_environment(metastore=(), metastore_db=url, queue_url=None, assignments=())
+    monkeypatch.setenv("ACIDLIB_METASTORE_DB", url)
+    for metastore, queue_url, is_metastores in (
+        (stated, None, True),
+        (stated, "sqlite:///q", False),
+        ((), None, False),
+    ):
+        found = read_environment(metastore=metastore, queue_url=queue_url, assignments=())
+        assert (found.has_metastore_db, found.queue_url == url) == (is_metastores, is_metastores)
 
 
 @pytest.mark.parametrize("file", ["hive-site.xml", "core-site.xml"])
