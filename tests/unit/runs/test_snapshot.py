@@ -209,6 +209,7 @@ def test_the_rows_of_the_snapshot_are_read_while_it_is_locked(plain: Site) -> No
         opened.to_arrow()
 
 
+@pytest.mark.parametrize("server", [Generation.HIVE4], indirect=True, ids=str)
 def test_the_rows_of_several_tasks_are_read_in_processes(days: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(snapshots, "packed", partial(packed, bytes_per_task=1))
     with days.open() as opened:
