@@ -133,7 +133,7 @@ def profiled(trace: Trace | None) -> Iterator[None]:
 
 def verbs(place: Path, table: HiveTable) -> dict[str, Callable[[], object]]:
     """What is traced, in the order in which it can be done: each on what the one before has left."""
-    copy = table.copy(place / table.name)
+    copy = table.copy(place / table.folder.name)
     jobs = Jobs(queue_url=f"sqlite:///{place}/queue.db")
     named = ("--location", copy, "--write-ids", table.write_ids)
 

@@ -46,7 +46,7 @@ def compacted(tmp_path_factory: pytest.TempPathFactory) -> Compaction:
         key = table, kind
         if key not in made:
             try:
-                made[key] = _compact(table, kind, tmp_path_factory.mktemp(table.name) / "table")
+                made[key] = _compact(table, kind, tmp_path_factory.mktemp(table.folder.name) / "table")
             except Exception as error:
                 made[key] = error
         found = made[key]

@@ -4,30 +4,26 @@ from __future__ import annotations
 
 import functools
 import itertools
-import json
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, fields
 from pathlib import Path
 
+from judges.fixtures import ROOT as FIXTURES
+from judges.fixtures import Fixture, fixtures
 from judges.merge import overlay, partitions
 
 from acidlib.model.requests import CompactionType
 
-FIXTURES = Path(__file__).parents[1] / "fixtures"
+__all__ = ["FIXTURES", "HiveTable", "hive_results", "hive_table", "hive_tables", "hive_tables_by_kind"]
+
 OUR_TXN = 9_000_001
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HiveTable:
+class HiveTable(Fixture):
     """One table or partition as Hive left it. `partition` is its path below the table, "" without partitions."""
 
-    name: str
-    generation: int
-    write_ids: str
     partition: str
-
-    @property
-    def folder(self) -> Path:
-        return FIXTURES / f"hive{self.generation}" / self.name
 
     @property
     def before(self) -> Path:
@@ -46,8 +42,21 @@ class HiveTable:
         """The table before any compaction, with the results of Hive's own laid over it."""
         return overlay(target, self.before, *(self.after(what) for what in after))
 
+    def hive_rows(self) -> Counter[str]:
+        """What SELECT returned of this partition; its keys come last."""
+        keys = "".join(f"\t{part.partition('=')[2]}" for part in self.partition.split("/") if part)
+        return Counter({line: count for line, count in Fixture.hive_rows(self).items() if line.endswith(keys)})
+
+    def hive_row_ids(self) -> Counter[tuple[int, ...]] | None:
+        """ROW__ID of each row, as Hive returned it; None where nobody asked."""
+        path = self.folder / ("row_ids.tsv" if self.generation == 3 else "rowids.tsv")
+        if not path.exists():
+            return None
+        cells = (line.split("\t") for line in self._lines(path))
+        return Counter(tuple(map(int, row[:3])) for row in cells if row[3].startswith(self.partition))
+
     def __str__(self) -> str:
-        return f"hive{self.generation}/{self.name}" + (f"/{self.partition}" if self.partition else "")
+        return self.name + (f"/{self.partition}" if self.partition else "")
 
 
 def hive_tables_by_kind() -> list[tuple[HiveTable, CompactionType]]:
@@ -61,21 +70,10 @@ def hive_tables_by_kind() -> list[tuple[HiveTable, CompactionType]]:
 def hive_tables() -> tuple[HiveTable, ...]:
     """Every full-ACID table, partition by partition."""
     found = []
-    for file in sorted(FIXTURES.glob("hive[34]/*/fixture.json")):
-        about = json.loads(file.read_text())
-        if about.get("insert_only"):
-            continue
-        root = file.parent / "before"
-        for path in partitions(root):
-            relative = path.relative_to(root).as_posix()
-            found.append(
-                HiveTable(
-                    name=file.parent.name,
-                    generation=about["hive"],
-                    write_ids=about.get("write_ids", ""),
-                    partition="" if relative == "." else relative,
-                )
-            )
+    for fixture in fixtures():
+        root, about = fixture.folder / "before", {field.name: getattr(fixture, field.name) for field in fields(fixture)}
+        paths = (path.relative_to(root).as_posix() for path in partitions(root))
+        found += [HiveTable(**about, partition="" if path == "." else path) for path in paths]
     return tuple(found)
 
 

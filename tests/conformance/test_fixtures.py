@@ -54,7 +54,7 @@ def test_a_reader_sees_the_same_rows_and_row_ids(table: HiveTable, kind: Compact
 @pytest.mark.parametrize(("table", "kind"), BY_KIND)
 def test_the_rows_are_those_that_hive_returned(table: HiveTable, kind: CompactionType, compacted: Compaction) -> None:
     case = compacted(table, kind)
-    texts, keys = hive_rows(table), hive_row_ids(table)
+    texts, keys = table.hive_rows(), table.hive_row_ids()
     rows = case.rows()
     assert Counter(rendered(case, rows)) == texts
     assert keys is None or Counter(row[:3] for row in rows) == keys
@@ -78,7 +78,7 @@ def test_nothing_that_the_result_covers_is_needed_any_more(
 
 
 def rendered(case: Case, rows: list[merge.Row]) -> list[str]:
-    style, kind = text_style(case.table), merge.table_type(case.location)
+    style, kind = case.table.style, merge.table_type(case.location)
     values = [part.partition("=")[2] for part in case.table.partition.split("/") if part]
     return [
         "\t".join([hive_text.render(v, k, style) for v, k in zip(row, kind.fields.values(), strict=True)] + values)
@@ -86,38 +86,10 @@ def rendered(case: Case, rows: list[merge.Row]) -> list[str]:
     ]
 
 
-def text_style(table: HiveTable) -> hive_text.Style:
-    if table.generation == 3:
-        return hive_text.HIVE3
-    return hive_text.HIVE4_EXACT if (table.folder / "rows_exact.tsv").exists() else hive_text.HIVE4
-
-
-def hive_lines(table: HiveTable, name: str) -> list[list[str]]:
-    lines = (table.folder / name).read_text().splitlines()
-    return [line.split("\t") for line in lines[1 if table.generation == 3 else 0 :]]
-
-
-def hive_rows(table: HiveTable) -> Counter[str]:
-    """What SELECT returned of the table or this partition of it; partition columns come last."""
-    name = "rows_exact.tsv" if (table.folder / "rows_exact.tsv").exists() else "rows.tsv"
-    values = [part.partition("=")[2] for part in table.partition.split("/") if part]
-    lines = [line for line in hive_lines(table, name) if not values or line[-len(values) :] == values]
-    return Counter("\t".join(line) for line in lines)
-
-
-def hive_row_ids(table: HiveTable) -> Counter[tuple[int, ...]] | None:
-    """ROW__ID of each row, as Hive returned it; None where nobody asked."""
-    name = "row_ids.tsv" if table.generation == 3 else "rowids.tsv"
-    if not (table.folder / name).exists():
-        return None
-    lines = [line for line in hive_lines(table, name) if line[3].startswith(table.partition)]
-    return Counter(tuple(map(int, line[:3])) for line in lines)
-
-
 def test_the_answers_of_hive_are_not_empty() -> None:
-    assert sum(hive_rows(table).total() for table in hive_tables()) > 150
-    assert [str(table) for table in hive_tables() if not hive_rows(table)] == ["hive3/n_alldeleted"]
-    assert [str(table) for table in hive_tables() if hive_row_ids(table) is None] == ["hive4/all_types"]
+    assert sum(table.hive_rows().total() for table in hive_tables()) > 150
+    assert [str(table) for table in hive_tables() if not table.hive_rows()] == ["hive3/n_alldeleted"]
+    assert [str(table) for table in hive_tables() if table.hive_row_ids() is None] == ["hive4/all_types"]
 
 
 # --- one after another ------------------------------------------------------------------------------------------------
@@ -188,7 +160,7 @@ def capped(table: HiveTable, mark: int) -> str:
     """The write-id list as it was when `mark` was the highest one."""
     ids = merge.WriteIds.parse(table.write_ids)
     aborted = ",".join(str(i) for i in sorted(ids.aborted) if i <= mark)
-    return f"default.{table.name}:{mark}:9223372036854775807::{aborted}"
+    return f"default.{table.folder.name}:{mark}:9223372036854775807::{aborted}"
 
 
 @pytest.mark.parametrize("table", COMPACTED)

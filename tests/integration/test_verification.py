@@ -44,7 +44,7 @@ LAYOUT = tables.Layout(stripe_size=1, stride=5, batch=20)
 
 @pytest.mark.parametrize(("table", "kind"), hive_tables_by_kind(), ids=str)
 def test_tables_that_hive_wrote(table: HiveTable, kind: CompactionType, jobs: Jobs, tmp_path: Path) -> None:
-    location = table.copy(tmp_path / table.name)
+    location = table.copy(tmp_path / table.folder.name)
     said = ("--write-ids", table.write_ids) if table.write_ids else ("--all-committed",)
     asked = ("--location", location, *said, "--hive-version", str(table.generation), "--table-kind", "full")
     (entry,) = jobs.good(f"{kind.label.lower()}_compact", *asked, "--verify", "--minor-as-major-bytes", "0").compactions
