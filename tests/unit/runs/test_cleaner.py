@@ -75,6 +75,7 @@ def counted(queue: SqlQueue) -> Asked:
         made.execute("pragma synchronous = off")
         return made
 
+    queue._database._engine.dispose()  # a connection that is kept for a second would not be counted
     return asked
 
 
