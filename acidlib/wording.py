@@ -58,8 +58,13 @@ def parse_flag(text: str) -> bool:
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return `; did you mean tables?` for a name that is not known, if one that is known is like it, else nothing."""
-    close = get_close_matches(name, list(known), n=1, cutoff=0.8)
-    return f"; did you mean {close[0]}?" if close else ""
+    meant = closest(name, known)
+    return "" if meant is None else f"; did you mean {meant}?"
+
+
+def closest(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name that is most like a name, if one is like it."""
+    return next(iter(get_close_matches(name, list(known), n=1, cutoff=0.8)), None)
 
 
 def plural(count: int, noun: str, many: str | None = None) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
@@ -10,6 +10,7 @@ from acidlib.errors import MissingError
 from acidlib.location import Location
 from acidlib.model.tables import PartitionName, TableRef, matches
 from acidlib.places.place import Place
+from acidlib.wording import closest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,15 +39,23 @@ class Selection:
 
     def names_table(self, full_name: str) -> bool:
         """Return whether --table has this very name, not only a glob that matches it."""
-        return any(name.lower() == full_name for name in self.tables if not set(name) & set("*?["))
+        return any(name.lower() == full_name for name in self.tables if not is_glob(name))
 
-    def missing_table_notes(self, tables: Iterable[TableRef], where: str) -> list[str]:
-        """Return a note about the patterns of --table that match no table; MissingError unless --if-exists is given."""
+    def missing_table_notes(
+        self, tables: Iterable[TableRef], where: str, alike: Callable[[str], Iterable[str]]
+    ) -> list[str]:
+        """Return a note about the patterns of --table that match no table; MissingError unless --if-exists is given.
+
+        alike  returns the names among which that of a missing table may be meant
+        """
         names = [str(ref.whole_table) for ref in tables]
         missing = [pattern for pattern in self.tables if not any(_any_matches([pattern], name) for name in names)]
         if not missing:
             return []
-        return [self.missing_note(MissingError(f"Cannot find {', '.join(missing)}: {where} has such a name"))]
+        meant = [closest(name.lower(), alike(name)) for name in missing if not is_glob(name)]
+        hint = ", ".join(filter(None, meant))
+        text = f"Cannot find {', '.join(missing)}: {where} has such a name{hint and f'; did you mean {hint}?'}"
+        return [self.missing_note(MissingError(text))]
 
     def missing_partitions_note(self, tables: Sequence[TableRef]) -> str:
         """Return a note that no partition of the tables matches; MissingError unless --if-exists is given."""
@@ -59,6 +68,11 @@ class Selection:
         if not self.if_exists:
             raise error
         return f"{error}; nothing is done there, as --if-exists says"
+
+
+def is_glob(pattern: str) -> bool:
+    """Return whether a pattern may match several names."""
+    return bool(set(pattern) & set("*?["))
 
 
 def _any_matches(patterns: Iterable[str], name: str) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from acidlib.acid.names import Generation
 from acidlib.acid.write_ids import ALL_COMMITTED, ValidTxnList
@@ -22,13 +23,20 @@ from acidlib.metastore.options import CATALOG
 from acidlib.model.requests import CompactionRequest
 from acidlib.model.tables import Database, Partition, PartitionName, Table, TableRef, matches
 from acidlib.places.place import FULL, INSERT_ONLY, Interpretation, Place, TableFacts
-from acidlib.places.selection import PassedOver, Selected, Selection
+from acidlib.places.selection import PassedOver, Selected, Selection, is_glob
 from acidlib.planning.initiate import not_acid_reason, not_compactable_reason
 from acidlib.planning.stated_write_ids import StatedWriteIds
-from acidlib.wording import plural
+from acidlib.wording import closest, plural
 
 _MAX_WARNINGS = 20
 """About the properties of one table or database, which may have any number."""
+
+
+def tables_like(hms: Hms, name: str) -> Iterator[str]:
+    """Yield the tables of a metastore among which one that does not exist may be meant: those of a database like it."""
+    database = closest(name.partition(".")[0].lower(), hms.database_names())
+    if database is not None:
+        yield from (f"{database}.{table}" for table in hms.table_names(database))
 
 
 class GoneError(RefusedError):
@@ -119,7 +127,7 @@ class Catalog:
             if selection.names_table(str(table.ref)) and (reason := not_acid_reason(table)) is not None:
                 raise RefusedError(reason)
         refs = [*(table.ref for _, table in tables), *known]
-        return tables, selection.missing_table_notes(refs, "no table of the metastore")
+        return tables, selection.missing_table_notes(refs, "no table of the metastore", partial(tables_like, self._hms))
 
     def _wanted_partitions(self, table: Table, selection: Selection) -> list[str]:
         names = self._hms.partition_names(table.ref) if table.partition_keys else ()
@@ -257,7 +265,7 @@ class Catalog:
 
     def _tables(self, selection: Selection) -> Iterator[tuple[Database, Table]]:
         databases = {pattern.partition(".")[0].lower() for pattern in selection.tables}
-        if not databases or any(set(name) & set("*?[") for name in databases):
+        if not databases or any(map(is_glob, databases)):
             databases = set(self._hms.database_names())
         for name in sorted(databases):
             database = self._database(name)

@@ -73,7 +73,9 @@ def select_places(
         tables, skipped = discover_warehouse(services.fs(selection.warehouse), selection.warehouse, each=each)
         notes += _skipped_notes(selection, selection.warehouse, skipped)
     chosen = [table for table in tables if selection.wants_table(table.ref)]
-    notes += selection.missing_table_notes([*(table.ref for table in chosen), *known], "no ACID table there")
+    there = [str(table.ref) for table in tables]
+    found = [*(table.ref for table in chosen), *known]
+    notes += selection.missing_table_notes(found, "no ACID table there", lambda _: there)
     places = [
         Place(
             ref=table.ref._replace(partition=None if name is None else name.path),

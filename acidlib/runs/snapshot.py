@@ -41,6 +41,7 @@ from acidlib.places.place import FULL, INSERT_ONLY, Interpretation, Place, Table
 from acidlib.planning.inputs import InputDirectory, directories_read
 from acidlib.planning.stated_write_ids import StatedWriteIds, directory_ids, side_files, signs_of_aborts
 from acidlib.planning.units import TEXT_INPUT_FORMAT
+from acidlib.ports.catalog import tables_like
 from acidlib.ports.hive4 import MIN_HISTORY
 from acidlib.runs.environment import Environment
 from acidlib.runs.open import connect, heartbeater
@@ -52,7 +53,7 @@ from acidlib.stores.discover import Each, TableLocation, discover_location, disc
 from acidlib.stores.listing import list_location
 from acidlib.stores.store import STAGING_PREFIX
 from acidlib.stores.stores import Stores
-from acidlib.wording import plural
+from acidlib.wording import did_you_mean, plural
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -344,14 +345,16 @@ def location_in(environment: Environment, stores: Stores, warehouse: Location, r
     for location, reason in skipped.items():
         if named_at(location) == ref:
             raise RefusedError(f"Cannot read {ref}: {reason}")
-    raise MissingError(f"Cannot read {ref}: no ACID table in {warehouse} has such a name")
+    meant = did_you_mean(str(ref), [str(table.ref) for table in tables])
+    raise MissingError(f"Cannot read {ref}: no ACID table in {warehouse} has such a name{meant}")
 
 
 def _readable(hms: Hms, ref: TableRef) -> Table:
     """Return a table that can be read."""
     table = hms.table(ref)
     if table is None:
-        raise MissingError(f"Cannot read {ref}: the metastore {hms.uri} has no such table")
+        meant = did_you_mean(str(ref), tables_like(hms, str(ref)))
+        raise MissingError(f"Cannot read {ref}: the metastore {hms.uri} has no such table{meant}")
     if (reason := unreadable_reason(table)) is not None:
         raise RefusedError(reason)
     other = hms.of_other_catalogs(ref.database, [ref.table]).get(ref.table.lower())

@@ -245,7 +245,8 @@ def _places(
         places = {place.location: place for place in selected.places}
         notes = [*selected.notes, *notes]
     else:
-        notes += selection.missing_table_notes(in_queue, "no request of this queue")
+        there = [str(ref.whole_table) for ref in in_queue]
+        notes += selection.missing_table_notes(in_queue, "no request of this queue", lambda _: there)
     for row in requests:
         try:
             place = requested_place(row, stated_reader(services.settings))

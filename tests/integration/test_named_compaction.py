@@ -138,7 +138,9 @@ def test_tables_of_a_warehouse_by_name(jobs: Jobs, part: Path, crud: Path) -> No
     assert tree(crud) == before
     missing = jobs("major_compact", *named, "--table", "db.nothing")
     assert missing.status == 1
-    assert "no ACID table there has such a name" in missing.err
+    assert "no ACID table there has such a name\n" in missing.err
+    misspelt = jobs("major_compact", *named, "--table", "db.b_parrt", "--if-exists", text=True)
+    assert "has such a name; did you mean db.b_part?; nothing is done there, as --if-exists says" in misspelt.err
 
 
 def test_one_word_for_several_tables_has_to_be_said_of_each(jobs: Jobs, tmp_path: Path) -> None:

@@ -65,6 +65,8 @@ def test_what_is_no_table(warehouse: Path) -> None:
     lake = acidlib.warehouse(warehouse, all_committed=True)
     with pytest.raises(acidlib.MissingError, match=r"^Cannot read sales\.no: no ACID table in .* has such a name$"):
         lake.table("sales.no").to_arrow()
+    with pytest.raises(acidlib.MissingError, match=r"has such a name; did you mean sales\.orders\?$"):
+        lake.table("sales.order").to_arrow()
     with pytest.raises(acidlib.RefusedError, match=r"^Cannot read sales\.flat: it holds original files only"):
         lake.table("sales.flat").to_arrow()
     with pytest.raises(acidlib.UsageError, match="what is committed cannot be known from files"):

@@ -63,6 +63,9 @@ class Metastore:
     def database(self, name: str) -> Database:
         return Database(name=name)
 
+    def database_names(self) -> list[str]:
+        return ["d"]
+
     def table_names(self, database: str) -> list[str]:
         return ["t"] if self.table_of is not None and database == "d" else []
 
@@ -280,9 +283,6 @@ def test_a_cleaner_that_takes_the_tables_for_dropped_must_be_off(generation: Gen
 class TwoTables(Metastore):
     """A table `d.t` and one `d.other` beside it, whose owner means no harm."""
 
-    def database_names(self) -> list[str]:
-        return ["d"]
-
     def table_names(self, database: str) -> list[str]:
         return ["other", "t"]
 
@@ -301,6 +301,23 @@ def test_a_lake_lists_transactional_tables(tmp_path: Path) -> None:
     assert catalog(hms).names(Selection(tables=("d.o*",))) == [TableRef("d", "other")]
     with pytest.raises(MissingError, match=r"^Cannot find d.none: no table of the metastore has such a name$"):
         catalog(hms).names(Selection(tables=("d.none",)))
+
+
+@pytest.mark.parametrize(
+    ("named", "meant"),
+    [
+        (("D.Othr",), "; did you mean d.other?"),
+        (("dd.other",), ""),  # no database is like it
+        (("d.othr*",), ""),
+        (("d.othr", "d.t", "d.none", "d.oter"), "; did you mean d.other, d.other?"),
+    ],
+)
+def test_a_misspelt_table_is_answered_with_the_one_that_is_meant(
+    tmp_path: Path, named: tuple[str, ...], meant: str
+) -> None:
+    with pytest.raises(MissingError) as caught:
+        catalog(TwoTables(table(tmp_path))).names(Selection(tables=named))
+    assert str(caught.value).partition("has such a name")[2] == meant
 
 
 @pytest.mark.parametrize("automatic", [False, True])

@@ -71,6 +71,12 @@ class Metastore(Client):
         self.order: list[str] = []
         self.on: dict[str, Callable[[], None]] = {}
 
+    def database_names(self) -> list[str]:
+        return ["db", "default"]
+
+    def table_names(self, database: str) -> list[str]:
+        return ["days", "t"] if database == "db" else []
+
     def _noted(self, call: str) -> None:
         self.order.append(call)
         self.on.pop(call, lambda: None)()
@@ -350,6 +356,8 @@ def test_what_cannot_be_read_is_refused_before_anything_is_locked(
 def test_a_table_that_does_not_exist(plain: Site) -> None:
     with pytest.raises(MissingError, match=r"^Cannot read db\.no: the metastore thrift://fake:9083 has no such table$"):
         plain.open(TableRef("db", "no"))
+    with pytest.raises(MissingError, match=r"has no such table; did you mean db\.days\?$"):
+        plain.open(TableRef("db", "dayz"))
     assert plain.metastore.is_free
     plain.metastore.other_catalog = {"t": "spark"}
     with pytest.raises(RefusedError, match="the catalog spark has a transactional table of this name"):
