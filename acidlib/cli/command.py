@@ -170,12 +170,24 @@ flag = partial(click.option, is_flag=True)
 """An option without a value."""
 
 
-def job_command(name: str, *, help: str, example: str) -> Callable[[Callable[..., Any]], JobCommand]:
+def job_command(
+    name: str, *, help: str, example: str, without_effect: Sequence[str] = ()
+) -> Callable[[Callable[..., Any]], JobCommand]:
     """Return a decorator that makes a function the command of a job.
 
-    example  the words of a line that is worth trying, for the end of the help
+    example         the words of a line that is worth trying, for the end of the help
+    without_effect  options that it takes so that one set of them serves all jobs of a workflow; its help hides them
     """
-    return click.command(name, cls=JobCommand, help=help, epilog=f"Example:\n  acidlib {example}")
+    make = click.command(name, cls=JobCommand, help=help, epilog=f"Example:\n  acidlib {example}")
+
+    def decorate(function: Callable[..., Any]) -> JobCommand:
+        command = make(function)
+        for parameter in command.params:
+            if isinstance(parameter, click.Option) and parameter.opts[0] in without_effect:
+                parameter.hidden = True
+        return command
+
+    return decorate
 
 
 def print_traceback(error: Exception) -> None:

@@ -46,6 +46,7 @@ def _compaction(kind: Kind, job: str) -> click.Command:
         help=f"Run {kind} compactions: of the tables and partitions that are named, else of the requests "
         "that wait in the queue.",
         example=_EXAMPLES[kind],
+        without_effect=["--force", *(["--minor-as-major-bytes"] if kind == "major" else [])],
     )
     @common_options
     @REPORT
@@ -100,7 +101,7 @@ def _compaction(kind: Kind, job: str) -> click.Command:
         rebalance: bool = False,
         **options: Any,
     ) -> None:
-        del force  # so that one set of options serves all jobs of a workflow
+        del force
         compact = lake.plan if dry_run else lake.compact
         result = compact("rebalance" if rebalance else kind, **options)
         finish(output, result, result.notes, pieces=result.text_pieces(details=details))
@@ -252,6 +253,7 @@ def show_compactions(*, environment: Environment, output: Output, hive: bool, bl
     help="Show the directories of a place: those that readers read, those that are obsolete or ignored, and why. PLACE "
     "is a location, or DB.NAME or DB.NAME/K=V of a metastore.",
     example="show-place sales.orders/ds=2026-01-31",
+    without_effect=["--columns", "--visibility-txn"],
 )
 @common_options
 @PLACE

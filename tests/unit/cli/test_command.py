@@ -288,3 +288,18 @@ def test_a_run_with_a_log_is_one_of_the_same_words_without_it(monkeypatch: pytes
     assert (found[0], path) == (sys.executable, Path("/log"))
     assert again in found
     assert found[-4:] == ["--master", "yarn", "cleaner", "--trash"]
+
+
+@pytest.mark.parametrize(
+    ("job", "option", "is_shown"),
+    [
+        ("major-compact", "--minor-as-major-bytes", False),
+        ("minor-compact", "--minor-as-major-bytes", True),
+        ("minor-compact", "--force", False),
+        ("initiator", "--force", True),
+        ("show-place", "--visibility-txn", False),
+    ],
+)
+def test_help_hides_what_has_no_effect_in_a_job(job: str, option: str, is_shown: bool) -> None:
+    """It is taken all the same: one set of options serves all jobs of a workflow."""
+    assert (option in CliRunner().invoke(command.group, [job, "--help"]).output) is is_shown
