@@ -131,8 +131,9 @@ def test_a_port_of_something_else(hdfs: Hdfs, jobs: Jobs) -> None:
 
 
 def test_nodes_that_are_away_and_come_back(whole: Hdfs, jobs: Jobs, table: Location, tmp_path: Path) -> None:
-    """First those with the data. Meanwhile the same run goes on with what lies elsewhere."""
-    before = rows(whole, table, tmp_path)
+    """First those with the data. Meanwhile a run goes on with what lies elsewhere, and a cleaner comes again."""
+    before, compacted = rows(whole, table, tmp_path), uploaded(whole, fixture(CRUD, tmp_path / "compacted/t"), "done")
+    jobs.good("major_compact", "--location", str(compacted), *ALL)
     with pytest.MonkeyPatch.context() as patch:
         once_before(patch, "file_task", lambda: [node.kill() for node in whole.data_nodes])
         ran = jobs("major_compact", "--location", str(table), *ALL)
@@ -146,25 +147,19 @@ def test_nodes_that_are_away_and_come_back(whole: Hdfs, jobs: Jobs, table: Locat
         ran = jobs(*words)
         assert ran.status == 1
         assert "the name node, or a data node, cannot be reached" in told(ran)
+    cleaned = jobs("cleaner", "--retention", "0s")
+    (entry,) = [entry for entry in cleaned.document["cleanings"] if entry["location"] == str(compacted)]
+    assert (cleaned.status, entry["state"], entry["removed"]) == (3, "failed", []), cleaned
+    assert "cannot be reached" in entry["reason"]
+    assert not UNCLEAR.search(cleaned.out + cleaned.err)
     from_queue = jobs("major_compact")
     assert (from_queue.status, sorted(from_queue.states)) == (3, ["failed", "ready for cleaning"])
     (failed,) = [entry for entry in from_queue.compactions if entry["state"] == "failed"]
     assert "cannot be reached" in failed["reason"]
     whole.start()
     settle(whole, jobs, table, "major", before, tmp_path)
-
-
-def test_a_cleaner_without_a_name_node_comes_again(whole: Hdfs, jobs: Jobs, table: Location, tmp_path: Path) -> None:
-    before = rows(whole, table, tmp_path)
-    jobs.good("major_compact", "--location", str(table), *ALL)
-    whole.kill_name_node()
-    ran = jobs("cleaner", "--retention", "0s")
-    (entry,) = ran.document["cleanings"]
-    assert (ran.status, entry["state"], entry["removed"]) == (3, "failed", [])
-    assert "cannot be reached" in entry["reason"]
-    assert not UNCLEAR.search(ran.out + ran.err)
-    whole.start()
-    settle(whole, jobs, table, "major", before, tmp_path)
+    assert rows(whole, compacted, tmp_path) == before
+    assert visible(whole, compacted) == RESULTS["major"]
 
 
 # --- faults on the way ------------------------------------------------------------------------------------------------

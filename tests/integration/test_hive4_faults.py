@@ -139,25 +139,6 @@ def test_what_listens_is_no_metastore(jobs: Jobs, hiveserver: HiveServer) -> Non
     assert uri in only_line(ran)
 
 
-def test_a_metastore_that_is_down_and_comes_back(lake: Lake, direct: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = lake.table("down")
-    lake.request(made)
-    before = made.place.directories()
-    lake.metastore.kill()
-    try:
-        for job in ("initiator", "major_compact", "cleaner", "show_compactions"):
-            ran = direct(job)
-            assert ran.status == 1
-            assert lake.metastore.uri in only_line(ran)
-    finally:
-        lake.metastore.start()
-    lake.reconnect()
-    assert made.place.directories() == before
-    assert lake.states(made) == ["initiated"]
-    assert direct.good("major_compact").states == ["ready for cleaning"]
-    settle(lake, direct, made, monkeypatch)
-
-
 def test_a_metastore_that_is_killed_and_started_again_in_the_middle(
     lake: Lake, service: Service, direct: Service, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -36,7 +36,7 @@ from integration.hive4_statistics import GATHERING, gathered
 from integration.metastore_writes import INSERT_ONLY, NewTable
 
 pytestmark = pytest.mark.live
-MANY = 2000
+MANY = amount(500, long=2000)
 LOW = ("--set", "hive.compactor.delta.num.threshold=1")
 KINDS = pytest.mark.parametrize("kind", ["major", "minor"])
 
@@ -613,7 +613,7 @@ def test_a_backfill_by_name_begins_with_what_has_not_failed(lake: Lake, service:
     ]  # fmt: skip
 
 
-def test_thousands_of_partitions_cost_few_calls(lake: Lake, service: Service, proxy: Proxy) -> None:
+def test_hundreds_of_partitions_cost_few_calls(lake: Lake, service: Service, proxy: Proxy) -> None:
     made = lake.table("many", partitions=[f"{number:04d}" for number in range(MANY)], filled=3)
     proxy.calls.clear()
     ran = service.good("initiator", "--table", made.full, *LOW, uri=proxy.uri)
