@@ -101,7 +101,7 @@ class HelpedCommand(click.Command):
         """Return the panels of rich-click for the options."""
         from rich_click import RichOptionPanel
 
-        own = {name for option in self.get_params(ctx) for name in option.opts}
+        own = {name for option in self.get_params(ctx) if not getattr(option, "hidden", False) for name in option.opts}
         groups = {title: [name for name in names if name in own] for title, names in OPTION_GROUPS.items()}
         if sum(map(len, groups.values())) <= _FEW:
             groups = {"Options": [name for names in groups.values() for name in names]}
