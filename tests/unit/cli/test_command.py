@@ -93,7 +93,7 @@ def test_help_shows_each_option_once_and_an_example_that_is_understood() -> None
     assert set(grouped) == taken | {"--version", "--help"}
     for job in JOBS:
         text = called(job.name, "--help").output
-        options = {option.opts[-1] for option in job.load().params if isinstance(option, click.Option)}
+        options = {one.opts[-1] for one in job.load().params if isinstance(one, click.Option) and not one.hidden}
         shown = re.findall(r"^  (?:-h, )?(--[a-z-]+)", text, flags=re.MULTILINE)
         assert sorted(shown) == sorted([*options, "--help"])
         _, _, example = text.partition("\nExample:\n  acidlib ")
