@@ -53,6 +53,10 @@ class NotTaken(Enum):
     NO_FILE = "it holds no file, and Hive 4 does not see a directory without files"
 
 
+# In /warehouse/db/t/delta_0000003_0000005/bucket_00002, of the place /warehouse/db/t, the `path` of the delta is
+# delta_0000003_0000005, and its `name` is that path parsed: DeltaDir(min_write_id=3, max_write_id=5, …).
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParsedBase:
     """A base directory; `path` is relative to the location."""

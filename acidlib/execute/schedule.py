@@ -71,7 +71,7 @@ class Workflow(Protocol[Result]):
     def give_back(self) -> None:
         """Leave the work to another run; called instead of the first step."""
 
-    def left(self, error: HangingError) -> Result:
+    def hung(self, error: HangingError) -> Result:
         """Return the result where a step hangs: its thread was left behind, and nothing is given back."""
 
 
@@ -212,7 +212,7 @@ class Scheduler(Generic[Result]):
         if given_up is None and not execution.has_ended:
             return False
         self._under_way.discard(execution)
-        self._results.append(execution.result if given_up is None else execution.workflow.left(given_up))
+        self._results.append(execution.result if given_up is None else execution.workflow.hung(given_up))
         return True
 
     def _give_back_all(self) -> None:
@@ -221,7 +221,7 @@ class Scheduler(Generic[Result]):
         answers = in_threads(_Execution.give_back, pending, seconds=min(self._seconds, STOP_SECONDS))
         for execution, answer in zip(pending, answers, strict=True):
             if isinstance(answer, HangingError):
-                self._results.append(execution.workflow.left(answer))
+                self._results.append(execution.workflow.hung(answer))
             else:
                 self.given_back += 1
         self._under_way.clear()

@@ -104,7 +104,7 @@ class PlaceCompaction:
             with suppress(Exception):  # a later run finds that this one is dead
                 self._backend.fence.hold(self.job.request, self.job.place).abandon()
 
-    def left(self, error: HangingError) -> CompactionResult:
+    def hung(self, error: HangingError) -> CompactionResult:
         """Return the result where a step hangs; its request stays with this run until a later one finds that dead."""
         return self._ended(Outcome.FAILED, str(error))
 

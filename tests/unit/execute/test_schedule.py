@@ -52,7 +52,7 @@ class Doubled:
     def give_back(self) -> None:
         self.log.append(f"{self.name} given back")
 
-    def left(self, error: HangingError) -> int:
+    def hung(self, error: HangingError) -> int:
         self.log.append(str(error))
         return -1
 
