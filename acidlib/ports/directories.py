@@ -74,8 +74,8 @@ def select_places(
         notes += _skipped_notes(selection, selection.warehouse, skipped)
     chosen = [table for table in tables if selection.wants_table(table.ref)]
     there = [str(table.ref) for table in tables]
-    found = [*(table.ref for table in chosen), *known]
-    notes += selection.missing_table_notes(found, "no ACID table there", lambda _: there)
+    refs = [*(table.ref for table in chosen), *known]
+    notes += selection.missing_table_notes(refs, "no ACID table there", lambda _: there)
     places = [
         Place(
             ref=table.ref._replace(partition=None if name is None else name.path),
