@@ -273,6 +273,7 @@ def test_each_query_of_a_load_has_its_snapshot(
 ) -> None:
     """Spark 4.0 asks for the splits of a relation in each query, also in several at the same time."""
     server, options = SourceServer(crud.of_source, session.sparkContext), {"path": str(crud.path)}
+    server.start()  # what has begun to listen removes its directory in the end
     token, _ = server.columns(options)
     first, second = server.plan(options, token), server.plan(options, token)
     assert (first, len(crud.opened)) == (second, 1)
