@@ -218,6 +218,7 @@ class Jobs:
         done = CliRunner().invoke(COMMANDS[job], line if text else ["--output", "json", *line], obj=IN_PROCESS)
         assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
         assert traceback or "Traceback" not in done.output
+        assert "\x02" not in done.output, "an argument is said in the words of the door"
         return Ran(status=done.exit_code, out=done.stdout, err=done.stderr)
 
     def good(self, job: str, *arguments: str | Path) -> Ran:
