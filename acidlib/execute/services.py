@@ -55,7 +55,7 @@ class Services:
         """Return the store of a place, to publish there."""
         return self.stores.store(location)
 
-    def claim(self, location: Location) -> Claim:
+    def claim_and_revoke(self, location: Location) -> Claim:
         """Return this run's claim on a place, as a context manager; ConflictError while another run works there.
 
         Stages of earlier runs there are revoked: none of these runs can publish any more.

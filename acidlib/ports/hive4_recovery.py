@@ -167,7 +167,7 @@ class _Request:
             holder = self._services.store(location).holder(location, now=self._services.clock())
             if holder is None or holder.owner != self._row.worker_id or not holder.is_stale:
                 return False
-            with self._services.claim(location):
+            with self._services.claim_and_revoke(location):
                 return True
         except AcidError:
             return False  # a place that is out of reach from here proves nothing

@@ -36,7 +36,12 @@ class Hold(Protocol):
         """Claim the place; ConflictError while another run works there."""
 
     def assert_mine(self) -> None:
-        """Raise ConflictError if claim or lock was lost, or the table was replaced; called right before any change."""
+        """Raise ConflictError if the hold is lost or the table was replaced; RetryError if it may be lost.
+
+        Asked once all is ready and nothing is changed: before results become visible or are taken back, and before one
+        counts that was compared while it was visible. Not between renames, nor right after them: a publication that has
+        begun is finished, by this run or by one that takes the place over. A cleaner asks the `claim`, at each path.
+        """
 
     def exclusive(self) -> AbstractContextManager[object]:
         """Keep readers away, as far as that is possible, while something becomes or stops being visible."""
@@ -79,7 +84,7 @@ class ClaimedPlace:
 
     def begin(self) -> None:
         """Claim the place; ConflictError while another run works there."""
-        self._claim = self._services.claim(self.place.location)
+        self._claim = self._services.claim_and_revoke(self.place.location)
 
     def assert_mine(self) -> None:
         """Raise ConflictError if the claim was lost."""
@@ -177,7 +182,7 @@ def finish_publications(
     """
     store = services.store(location)
     if claims_always or store.unfinished(location):
-        with services.claim(location):
+        with services.claim_and_revoke(location):
             for line in finish_claimed(store, location, alone):
                 services.progress.note(line, place=str(location))
 

@@ -224,7 +224,7 @@ class RolledBack:
             removed += removable
             return listing.without([item.path for item in removable]), problems
         limiter.assert_not_stopped()
-        with services.claim(location) as claim:
+        with services.claim_and_revoke(location) as claim:
             reach(Point.CLEANING_CLAIMED)
             listing = list_location(fs, location, missing=ConflictError)
             if not listing.files and not listing.top_directories():

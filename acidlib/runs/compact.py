@@ -334,7 +334,11 @@ class PlaceCompaction:
         location = hold.place.location
 
         def last_check() -> None:
-            """Raise ConflictError if the place is lost or has changed since it was planned, before any rename."""
+            """Raise ConflictError if the place is lost or has changed since it was planned, before any rename.
+
+            What is lost only after this needs no check: the run that has the place then has revoked this stage when it
+            claimed the place (`Services.claim_and_revoke`), and there is nothing to rename any more.
+            """
             hold.assert_mine()
             now = list_location(self._services.fs(location), location, missing=ConflictError)
             require_wanted()

@@ -70,7 +70,7 @@ def run_orphans(
         if not orphans:
             return None
         if remove:
-            with services.claim(location) as claim:
+            with services.claim_and_revoke(location) as claim:
                 # look again under the claim: a run may have taken up an orphan meanwhile
                 orphans = orphans_at(place, claim.token)
                 reasons = {name: orphan.reason for name, orphan in orphans.items()}

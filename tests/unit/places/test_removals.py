@@ -77,7 +77,7 @@ def test_the_files_of_one_directory_keep_the_pace_and_an_interrupt_wakes_what_wa
         limiter.stop()
 
     threading.Thread(target=stop_soon).start()
-    with services.claim(at(tmp_path)) as held:
+    with services.claim_and_revoke(at(tmp_path)) as held:
         _, problems = remove_named(services, held, {"a": "r"}, trash=False, limiter=limiter, is_seen=False)
     assert "was interrupted" in str(problems[0])
     assert left() >= 5, "a burst would take all of them"
@@ -109,7 +109,7 @@ def test_all_is_out_of_sight_for_good_before_the_first_goes(
 
     for step in ("rename_noreplace", "sync", "remove_tree"):
         monkeypatch.setattr(LocalFileSystem, step, logging(getattr(LocalFileSystem, step)))
-    with services.claim(at(tmp_path)) as held:
+    with services.claim_and_revoke(at(tmp_path)) as held:
         steps.clear()
         removed, problems = remove_named(
             services, held, {"a": "r", "b": "r"}, trash=False, limiter=DeleteRateLimiter(services)

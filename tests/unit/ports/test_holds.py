@@ -128,7 +128,7 @@ def test_all_that_was_taken_is_given_back_once(server: LockServer, hold: Compact
 def test_with_the_place_claimed_by_another_the_lock_is_given_back(
     server: LockServer, hold: CompactionHold, services: Services, place: Path
 ) -> None:
-    with replace(services, worker_id="another").claim(at(place)):
+    with replace(services, worker_id="another").claim_and_revoke(at(place)):
         with pytest.raises(ConflictError, match="another has worked on it"):
             hold.begin()
         assert len(server.locks) == 1
