@@ -116,6 +116,10 @@ class UnknownOutcomeError(AcidError):
     kind = "unknown outcome"
 
 
+class UnnotedResultError(UnknownOutcomeError):
+    """A result is visible and right, and only the queue does not know it: nothing may be undone, either."""
+
+
 class DefectError(AcidError):
     """This library is at fault, not the caller or the data: please report it."""
 

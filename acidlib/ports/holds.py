@@ -147,6 +147,7 @@ class CompactionHold(Hold, Protocol):
         """Have results that stand under their names count, and the directories that they replace cleaned.
 
         ConflictError if they can never count, UnknownOutcomeError if it is unknown whether they do.
+        UnnotedResultError if readers see them already, and only the queue does not know it.
         """
 
     def update_statistics(self, directories: tuple[str, ...], rows: int | None) -> Statistics | None:

@@ -19,7 +19,7 @@ from acidlib.errors import (
     MissingError,
     RefusedError,
     RetryError,
-    UnknownOutcomeError,
+    UnnotedResultError,
 )
 from acidlib.execute.in_threads import in_threads
 from acidlib.execute.services import WORKER_PREFIX, Services, answers_of, step_seconds
@@ -436,7 +436,7 @@ class SqlHold:
         try:
             self._mark_compacted(directories)
         except AcidError as error:
-            raise UnknownOutcomeError(
+            raise UnnotedResultError(
                 f"Cannot note that {self.place.ref} is compacted: {error}; its results are visible "
                 "and right, and stay; clean it with a new compaction"
             ) from error

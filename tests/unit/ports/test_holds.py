@@ -18,7 +18,7 @@ from unit.ports.test_catalog import table
 
 from acidlib.acid.names import Generation
 from acidlib.acid.write_ids import ValidTxnList
-from acidlib.errors import ConflictError, RetryError, UnknownOutcomeError
+from acidlib.errors import ConflictError, RetryError, UnknownOutcomeError, UnnotedResultError
 from acidlib.execute.services import Services
 from acidlib.metastore.heartbeat import Heartbeater
 from acidlib.metastore.transactions import LockType
@@ -35,8 +35,14 @@ WORKER = "acidlib-host-0123456789abcdef"
 ROW = CompactionRequest(
     id=7, ref=TableRef("d", "t"), type=CompactionType.MAJOR, state=State.WORKING, worker_id=WORKER, run_as="o"
 )
-NOTHING: Any = SimpleNamespace(  # a queue of the metastore, in which the request is ours
-    schema_version="3.1.0", assert_owned=lambda *_: None
+
+
+def lost(*_: object, **__: object) -> None:
+    raise ConflictError("Cannot change request 7: another worker has it")
+
+
+NOTHING: Any = SimpleNamespace(  # a queue of the metastore, in which the request is ours until its result is noted
+    schema_version="3.1.0", assert_owned=lambda *_: None, mark_compacted=lost
 )
 
 
@@ -156,6 +162,15 @@ def test_a_lock_that_could_not_be_given_back_is_given_back_by_the_next_attempt(
     assert (len(server.locks), (place / CLAIM).exists()) == (1, False)
     hold.close()
     assert server.locks == {}
+
+
+@HIVE3
+def test_a_result_that_only_the_queue_does_not_know_is_no_unknown_one(hold: CompactionHold) -> None:
+    hold.begin()
+    hold.note_mark(1)
+    with pytest.raises(UnnotedResultError, match=r"d\.t is compacted: .* its results are visible and right, and stay"):
+        hold.published(("base_0000001",))
+    hold.close()
 
 
 @HIVE4
