@@ -82,8 +82,8 @@ class CleanPlan:
 
     blocked     stay for now; if there is nothing to remove and nothing blocked, the place is clean
     kept        are not needed by readers any more, but only their owner may remove them
-    first_seen  directories of unknown age that cover something obsolete: the caller has to record that they were seen
-                at the time given as `now`
+    first_seen  directories that cover something obsolete and were not seen before: the caller has to record that they
+                were seen now
     """
 
     remove: Mapping[str, str]
@@ -92,26 +92,49 @@ class CleanPlan:
     first_seen: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgeRule:
+    """A retention, for which covered paths stay where nothing but time proves that no query reads them any more.
+
+    It counts from the newest publication at the place, or from the first sight of what covers a path if that is later.
+
+    now, retention_seconds  epoch seconds, and seconds
+    newest_publication      epoch seconds of the newest publication at the place, by any request; None when there never
+                            was one: then nothing may be removed
+    published_at            epoch seconds at which each directory (relative path) was published by us or first seen;
+                            one without a time is seen now
+    """
+
+    now: float
+    retention_seconds: float
+    newest_publication: float | None
+    published_at: Mapping[str, float]
+
+    def wait_reason(self, covering: Iterable[str]) -> str | None:
+        """Return why a path that these directories cover has to stay; None if it may go."""
+        if self.newest_publication is None:
+            return "no publication on this partition is known"
+        seen = (self.published_at.get(cover, self.now) for cover in covering)
+        until = max((self.newest_publication, *seen)) + self.retention_seconds
+        return retention_words(self.retention_seconds, until) if until > self.now else None
+
+
 def plan_cleaning(
     listing: Listing,
     high_water_mark: int,
     write_ids: ValidWriteIdList,
     *,
     generation: Names,
-    now: float,
-    retention_seconds: float,
-    newest_publication: float | None,
-    published_at: Mapping[str, float],
+    age: AgeRule | None,
+    seen: Collection[str] = (),
     txns: ValidTxnList = ALL_COMMITTED,
     still_read: Mapping[str, str] | None = None,
 ) -> CleanPlan:
     """Return what may be removed after a compaction that recorded `high_water_mark` and used `write_ids`.
 
-    now, retention_seconds  epoch seconds, and seconds
-    newest_publication  epoch seconds of the newest publication at this place, by any request; None when there never was
-                        one: then nothing may be removed
-    published_at        epoch seconds at which each directory (relative path) was published by us or first seen
-    still_read          why the paths that a directory covers (of the empty name: all paths) may still be read
+    age         for which what is covered stays; None where age proves nothing, and `still_read` has all that keeps it
+    seen        directories (relative paths) of which it is recorded when they were published by us or first seen
+    still_read  why the paths that a directory covers (of the empty name: all paths) may still be read
 
     Raises what `acid_state` raises, except for bases that the list may not use: these make nothing obsolete. Raises
     RefusedError without a real mark (0 is one, when nothing but original files was merged): writes newer than the
@@ -124,19 +147,14 @@ def plan_cleaning(
     blocked: dict[str, str] = {}
     unseen: dict[str, None] = {}
     for path, (reason, covering) in obsolete.items():
-        unseen.update((cover, None) for cover in covering if cover not in published_at)
+        unseen.update((cover, None) for cover in covering if cover not in seen)
         why_read = next((still_read[name] for name in ("", *covering) if still_read and name in still_read), None)
-        if why_read is not None:
-            blocked[path] = why_read
-        elif newest_publication is None:
-            blocked[path] = "no publication on this partition is known"
+        if why_read is None and age is not None:
+            why_read = age.wait_reason(covering)
+        if why_read is None:
+            remove[path] = reason
         else:
-            seen = (published_at.get(cover, now) for cover in covering)
-            until = max((newest_publication, *seen)) + retention_seconds
-            if until > now:
-                blocked[path] = retention_words(retention_seconds, until)
-            else:
-                remove[path] = reason
+            blocked[path] = why_read
     return CleanPlan(remove=remove, blocked=blocked, kept=dict.fromkeys(kept, _KEPT), first_seen=tuple(unseen))
 
 

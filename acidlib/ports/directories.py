@@ -16,7 +16,7 @@ from acidlib.model.tables import TableRef, matches
 from acidlib.places.listing import list_places
 from acidlib.places.place import Interpretation, ListedPlace, Place, request_of, requested_place, stated_reader
 from acidlib.places.selection import CleanerOptions, Selected, Selection
-from acidlib.planning.clean import CleanPlan, plan_cleaning
+from acidlib.planning.clean import AgeRule, CleanPlan, plan_cleaning
 from acidlib.planning.inputs import Publication
 from acidlib.planning.stated_write_ids import StatedWriteIds
 from acidlib.ports.backend import Backend, Decided
@@ -398,10 +398,13 @@ class DirectoryCleaning:
             listed.mark,
             place.write_ids(listing),
             generation=place.names(listing),
-            now=self.services.clock(),
-            retention_seconds=self._retention,
-            newest_publication=newest,
-            published_at=published,
+            age=AgeRule(
+                now=self.services.clock(),
+                retention_seconds=self._retention,
+                newest_publication=newest,
+                published_at=published,
+            ),
+            seen=published,
         )
         if plan.first_seen and not self.options.dry_run:
             seen = {**request.facts.first_seen, **dict.fromkeys(plan.first_seen, self.services.clock())}

@@ -133,10 +133,8 @@ class Hive3Cleaning:
             listed.mark,
             place.write_ids(listing),
             generation=Names(Generation.HIVE3),
-            now=now_ms / 1000,
-            retention_seconds=0,
-            newest_publication=0,
-            published_at=dict.fromkeys(seen, 0.0),
+            age=None,
+            seen=seen,
             still_read=still_read,
         )
         if plan.first_seen and not self.options.dry_run:

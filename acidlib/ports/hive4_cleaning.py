@@ -16,6 +16,7 @@ from acidlib.model.tables import TableRef
 from acidlib.places.place import Place
 from acidlib.places.selection import CleanerOptions
 from acidlib.planning.clean import (
+    AgeRule,
     CleanPlan,
     OpenReader,
     aborted_present,
@@ -223,10 +224,12 @@ class Hive4Cleaning:
             listed.mark,
             place.write_ids(listing),
             generation=Names(Generation.HIVE4),
-            now=self.services.clock(),
-            retention_seconds=self._retention,
-            newest_publication=commit,
-            published_at=dict.fromkeys(tops, commit),
+            age=AgeRule(
+                now=self.services.clock(),
+                retention_seconds=self._retention,
+                newest_publication=commit,
+                published_at=dict.fromkeys(tops, commit),
+            ),
             txns=place.interpretation.txns,
             still_read=still_read,
         )

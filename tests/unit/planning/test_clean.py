@@ -14,6 +14,7 @@ from acidlib.errors import CorruptError, RefusedError
 from acidlib.model.tables import TableRef
 from acidlib.planning.clean import (
     COMMIT_MS,
+    AgeRule,
     CleanPlan,
     NotedWrite,
     OpenReader,
@@ -49,10 +50,10 @@ def plan(
         mark,
         write_ids or all_committed("t", mark),
         generation=generation,
-        now=now,
-        retention_seconds=retention,
-        newest_publication=published,
-        published_at=published_at or {},
+        age=AgeRule(
+            now=now, retention_seconds=retention, newest_publication=published, published_at=published_at or {}
+        ),
+        seen=published_at or {},
         txns=txns,
     )
 
@@ -189,6 +190,16 @@ def test_retention_since_somebody_elses_directory_was_first_seen() -> None:
         "delta_3_3",
         "delta_4_4",
     ]
+
+
+def test_where_age_proves_nothing_only_what_may_be_read_stays() -> None:
+    place, write_ids = listing("base_1", "base_2", "delta_3_3", "delta_4_4", "delta_3_4"), all_committed("t", 5)
+    still_read = {"delta_3_4": "lock 7 is held since before it"}
+    found = plan_cleaning(place, 5, write_ids, generation=HIVE3, age=None, seen={"delta_3_4"}, still_read=still_read)
+    assert list(found.remove) == ["base_1"]
+    assert found.blocked == dict.fromkeys(("delta_3_3", "delta_4_4"), "lock 7 is held since before it")
+    assert found.first_seen == ("base_2",)
+    assert not plan_cleaning(place, 5, write_ids, generation=HIVE3, age=None, still_read={"": "lock 7"}).remove
 
 
 def test_nothing_goes_without_a_publication() -> None:
