@@ -104,6 +104,8 @@ class Cleaning(Protocol):
     def plan(self, listed: ListedRequest, requests: Sequence[CompactionRequest]) -> CleanPlan:
         """Return the paths that may go now, and those that have to wait; `requests` are those at the place.
 
+        As much of the proof as goes by the request alone is `not_ready_reason`: with Hive 4 that is most of it.
+
         Facts of this listing that later runs need are noted in the queue, except in a dry run.
 
         NothingToCleanError when the result that the request published is not there any more.
@@ -112,13 +114,14 @@ class Cleaning(Protocol):
     def require_unmoved(self, request: CompactionRequest, place: Place) -> None:
         """Raise ConflictError when the table is not the one that was listed, or lies elsewhere.
 
-        Called right before something is removed, and before a request ends for which nothing was removed.
+        Called once before the first path is removed, and before a request ends for which nothing was removed. At each
+        path the claim is asked, and whether files lie there that the listing lacks.
         """
 
     def require_alone(self, request: CompactionRequest, place: Place) -> None:
         """Raise ConflictError where another compactor or cleaner works which the claim does not keep out.
 
-        Called right before something is removed.
+        Called once before the first path is removed.
         """
 
     def end_cleaned(self, cleaned: Sequence[ListedRequest]) -> list[str | AcidError | None]:

@@ -88,12 +88,15 @@ class Hive3Cleaning:
         return None if row is None or row.state is not State.READY_FOR_CLEANING else with_mark(row)
 
     def require_alone(self, request: CompactionRequest, place: Place) -> None:
-        """Ask whether Hive's own compactor works there."""
+        """Ask whether Hive's own compactor works there, or is about to.
+
+        One that comes later finds what covers the obsolete paths, and reads none of these.
+        """
         del place
         self._tables.require_no_compactor(request, CLEAN)
 
     def hold(self, request: CompactionRequest, place: Place) -> Hold:
-        """Return a claim of the place; its check also asks whether Hive's own compactor works there."""
+        """Return a claim of the place, with a lock on readers while the publication of a dead run is finished there."""
         return LockedPlace(self._tables, request, doing=CLEAN, place=place)
 
     def requests_at(self, place: Place) -> Sequence[CompactionRequest]:

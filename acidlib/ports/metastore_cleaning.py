@@ -27,8 +27,8 @@ the request ended as cleaned, the metastore would forget which write ids are abo
 class CatalogPlaces:
     """The places of requests as the metastore tells them: all of them in few calls, each table as of one snapshot.
 
-    That snapshot is older than the one each place could have by itself, which only keeps more. But where a place lies
-    is asked again before anything is removed or a request ends: see `require_unmoved`.
+    By the time a place is cleaned its snapshot is a little old: what has become obsolete since then is kept for another
+    run. Where a place lies is asked again before anything is removed or a request ends: see `require_unmoved`.
 
     current   returns the request of an id as the queue has it now; None unless it is still ready for cleaning
     snapshot  returns the transactions by which the place of a request is interpreted; None for those of now

@@ -236,6 +236,23 @@ def test_a_place_that_was_moved_since_they_were_asked_for_together_is_left_alone
     assert sorted(asked[1:]) == [["p=0"], ["p=1"], ["p=2"]]
 
 
+@pytest.mark.parametrize("queue", ["our own"], indirect=True)
+@pytest.mark.parametrize("state", [State.INITIATED, State.WORKING])
+def test_a_place_at_which_hives_own_compactor_is_stays_as_it_is(
+    services: Services, queue: SqlQueue, places: list[Path], state: State
+) -> None:
+    some = places[:3]
+    compacted(queue, some, metastore=METASTORE)
+    of = metastore(services, queue, some)
+    hives = CompactionRequest(id=9, ref=TableRef("d", "t", "p=1"), type=CompactionType.MINOR, state=state)
+    hms: Any = of.hms
+    hms.show_compactions = lambda: (hives,)
+    results = cleaned(Hive3Cleaning(of, replace(OPTIONS, dry_run=False)))
+    assert [result.state.value for result in results] == ["succeeded", "conflict", "succeeded"]
+    assert results[1].reason == f"Cannot clean d.t.p=1: request 9 for it is {state.label}"
+    assert [len(list(place.iterdir())) for place in some] == [1, 2, 1]
+
+
 def judge(results: list[CleaningResult], asked: Asked, *, statements: float = 6) -> None:
     """Each may be cleaned, for few statements and rows each; reading all rows for each would be REQUESTS times more."""
     assert [[one.path for one in result.removed] for result in results] == [["delta_0000001_0000001_0000"]] * REQUESTS
