@@ -113,7 +113,7 @@ def write(path: Path, data: bytes, *, bucket: int = 0, **changes: Any) -> DataFi
 def aligned(target_row: TypeNode, file: OpenInput) -> OpenInput:
     """An input whose columns fill a table's as Hive 3.1 would."""
     matching = ColumnMatching.of(Generation.HIVE3)
-    alignment = align(target_row, file.row, where=file.tail.name, generation=Generation.HIVE3, matching=matching)
+    alignment = align(target_row, file.row, where=file.tail.name, reader=Generation.HIVE3, matching=matching)
     return replace(file, aligned=alignment)
 
 

@@ -234,7 +234,7 @@ def join_plain_files(
         bucket=0,
         way=JoinWay.STRIPES,
         inputs=inputs,
-        generation=generation,
+        reader=generation,
         settings=settings,
     )
     return run_join(unit, LocalDataFiles(memory=memory), str(made))

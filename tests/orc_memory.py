@@ -115,7 +115,7 @@ def file_options(root: TypeNode, **changes: Any) -> FileOptions:
         "stride": 5,
         "writer_version": ORC_14,
         "calendar": 0,
-        "generation": Generation.HIVE4,
+        "reader": Generation.HIVE4,
     }
     return FileOptions(**{**values, **changes})
 

@@ -39,15 +39,15 @@ def splits_of(
     location, stores, hive = at(path), Stores(), Generation(generation)
     ids = ValidWriteIdList.parse(write_ids) if write_ids else all_committed(None)
     listing = list_location(stores.fs(location), location)
-    state = acid_state(listing, ids, generation=hive, ignore_empty_files=True)
-    directories = directories_read(state, listing, CompactionType.MAJOR, generation=hive, insert_only=scan.insert_only)
+    state = acid_state(listing, ids, names=hive, ignore_empty_files=True)
+    directories = directories_read(state, listing, CompactionType.MAJOR, names=hive, insert_only=scan.insert_only)
     return place_splits(
         scan,
         with_logical_lengths(stores.fs(location), location, directories),
         location=location,
         partition=partition,
         write_ids=ids,
-        generation=hive,
+        reader=hive,
         matching=matching or ColumnMatching.of(hive),
         split_bytes=split_bytes,
     )

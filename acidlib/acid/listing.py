@@ -126,14 +126,14 @@ def detect_generation(listing: Listing) -> tuple[Generation, str]:
     return Generation.HIVE3, "nothing there is of Hive 4"
 
 
-def highest_write_id(listing: Listing, generation: Names) -> int:
+def highest_write_id(listing: Listing, names: Names) -> int:
     """Return the highest write id in the name of a listed directory, 0 without one.
 
     Where everything is committed, it is the high-water mark at the time of the listing: without a mark, the compaction
     would take in later writes.
     """
-    names = [parse_directory(path, generation) for path in listing.top_directories()]
-    ids = [name.write_id if isinstance(name, BaseDir) else name.max_write_id for name in names if name is not None]
+    parsed = [parse_directory(path, names) for path in listing.top_directories()]
+    ids = [name.write_id if isinstance(name, BaseDir) else name.max_write_id for name in parsed if name is not None]
     return max((write_id for write_id in ids if write_id != LONG_MIN), default=0)
 
 

@@ -159,7 +159,7 @@ def has_visibility_suffix(name: str) -> bool:
 
 
 @lru_cache(_NAMES_KEPT)
-def parse_directory(name: str, generation: Names) -> BaseDir | DeltaDir | None:
+def parse_directory(name: str, names: Names) -> BaseDir | DeltaDir | None:
     """Return the parsed name of a directory (last path component), or None when it is not an ACID directory name.
 
     Raises CorruptError when it begins as one and does not parse (Hive throws, too: taking it for a directory of
@@ -184,7 +184,7 @@ def parse_directory(name: str, generation: Names) -> BaseDir | DeltaDir | None:
             )
     if parsed is None:
         raise CorruptError(f"Cannot take {name!r} for an ACID directory: its name does not parse")
-    if generation == Generation.HIVE3 and has_visibility_suffix(name):
+    if names == Generation.HIVE3 and has_visibility_suffix(name):
         raise RefusedError(f"Cannot use {name!r} by the rules of Hive 3: Hive 3 reads no name with a visibility suffix")
     return parsed
 
@@ -209,13 +209,13 @@ def side_file_name(data_file: str) -> str:
     return data_file + SIDE_FILE_SUFFIX
 
 
-def may_have_side_files(name: BaseDir | DeltaDir | None, generation: Names) -> bool:
+def may_have_side_files(name: BaseDir | DeltaDir | None, names: Names) -> bool:
     """Return whether readers look for side files in a directory (None: that of original files).
 
     Hive 3.1 does in each (`AcidUtils.getLogicalLength`); Hive 4 only in a delta of rows, of several write ids, that no
     compactor made (`ParsedDeltaLight.mayContainSideFile`), and reads other files to their end.
     """
-    if generation is Generation.HIVE3:
+    if names is Generation.HIVE3:
         return True
     if not isinstance(name, DeltaDir):
         return False

@@ -103,7 +103,7 @@ def acid_state(
     listing: Listing,
     write_ids: ValidWriteIdList,
     *,
-    generation: Names,
+    names: Names,
     txns: ValidTxnList = ALL_COMMITTED,
     ignore_empty_files: bool = False,
     sees_empty_directories: bool | None = None,
@@ -121,9 +121,9 @@ def acid_state(
 
     Raises RefusedError when the location holds partitions, and, with CorruptError, as `parse_directory` does.
     """
-    walk = _Walk(listing, write_ids, generation, txns)
+    walk = _Walk(listing, write_ids, names, txns)
     if sees_empty_directories is None:
-        sees_empty_directories = generation == Generation.HIVE3
+        sees_empty_directories = names == Generation.HIVE3
     walk.sort_directories(sees_empty=sees_empty_directories)
     walk.choose_base(require_history=require_history)
     taken, obsolete_deltas = walk.select_deltas()
@@ -163,9 +163,9 @@ def acid_state(
 class _Walk:
     """A state in the making: the directories by kind, then what becomes of each, in Hive's order."""
 
-    def __init__(self, listing: Listing, write_ids: ValidWriteIdList, generation: Names, txns: ValidTxnList) -> None:
-        self._listing, self._write_ids, self._generation, self._txns = listing, write_ids, generation, txns
-        self._is_hive4 = generation == Generation.HIVE4
+    def __init__(self, listing: Listing, write_ids: ValidWriteIdList, names: Names, txns: ValidTxnList) -> None:
+        self._listing, self._write_ids, self._names, self._txns = listing, write_ids, names, txns
+        self._is_hive4 = names == Generation.HIVE4
         self._bases: list[ParsedBase] = []
         self._deltas: list[ParsedDelta] = []
         self.original_directories: list[str] = []
@@ -191,7 +191,7 @@ class _Walk:
             if file.name in _MARKERS or not is_hidden(file.name)  # as Hive 4 counts
         }
         for path in listing.top_directories():
-            name = parse_directory(path, self._generation)
+            name = parse_directory(path, self._names)
             if name is None:
                 self.original_directories.append(path)
             elif not sees_empty and path not in populated:
@@ -324,7 +324,7 @@ class PlacePart:
 _ORDER = tuple(ReaderRole)
 
 
-def place_parts(listing: Listing, state: AcidState, generation: Names) -> tuple[PlacePart, ...]:
+def place_parts(listing: Listing, state: AcidState, names: Names) -> tuple[PlacePart, ...]:
     """Return everything at the top of a listed place by role, that which is read first, else by name.
 
     state  of the same listing, for the write ids of a reader (those of a compactor stop at the first open one)
@@ -333,7 +333,7 @@ def place_parts(listing: Listing, state: AcidState, generation: Names) -> tuple[
     parts: list[PlacePart] = []
     for path in listing.top_directories():
         files = listing.files_under(path)
-        kind, write_ids = _named(parse_directory(path, generation))
+        kind, write_ids = _named(parse_directory(path, names))
         # Hive reads files in other directories as original files, one by one
         inside = next((roles[file.path] for file in files if file.path in roles), None)
         role, why = roles.get(path) or inside or (ReaderRole.NOT_READ, "it holds no file that readers see")

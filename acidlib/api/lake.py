@@ -674,7 +674,7 @@ class Lake:
                 head=head,
                 document=document,
                 rows=tuple(rows),
-                generation=calls,
+                calls=calls,
                 now_ms=now_ms,
                 of=len(everything),
             )

@@ -273,7 +273,7 @@ class Connection:
         types = interface()
         database = types.GetDatabaseRequest(name="default", catalogName=CATALOG)
         no_tables = types.GetValidWriteIdsRequest(fullTableNames=[], validTxnList=f"0:{LONG_MAX}::")
-        for generation, call, request in (
+        for calls, call, request in (
             (Generation.HIVE4, "get_database_req", database),
             (Generation.HIVE3, "get_valid_write_ids", no_tables),
         ):
@@ -283,9 +283,9 @@ class Connection:
                 if not _is_unknown_call(error):
                     raise ConnectionLost(f"the server failed: {_one_line(error)}") from None
             except _SERVER_ERRORS:
-                return Calls(generation)
+                return Calls(calls)
             else:
-                return Calls(generation)
+                return Calls(calls)
         reported = f" (it reports version {self.version})" if self.version else ""
         raise RefusedError(
             f"Cannot use {self.endpoint.uri}: it is no metastore of Hive 3.1 or 4{reported}: it has neither "

@@ -306,9 +306,9 @@ class State(enum.Enum):
         state._value_, state.label = letter, label
         return state
 
-    def label_of(self, generation: Calls) -> str:
-        """Return the name that Hive of a generation prints: `a` was `attempted` in Hive 3.1."""
-        if self is State.ATTEMPTED and generation == Generation.HIVE3:
+    def label_of(self, calls: Calls) -> str:
+        """Return the name that Hive prints: `a` was `attempted` in Hive 3.1."""
+        if self is State.ATTEMPTED and calls == Generation.HIVE3:
             return "attempted"
         return self.label
 

@@ -140,9 +140,9 @@ class ColumnMatching:
     case_sensitive: bool = True
 
     @classmethod
-    def of(cls, generation: Reader) -> ColumnMatching:
+    def of(cls, reader: Reader) -> ColumnMatching:
         """Return the default: by position for Hive 4 (HiveConf), by name for Hive 3.1."""
-        return cls(by_position=generation is Generation.HIVE4)
+        return cls(by_position=reader is Generation.HIVE4)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,7 +205,7 @@ class Unit:
     deletes: tuple[DataFile, ...]
     collapse: bool
     schema: DataFile
-    generation: Reader
+    reader: Reader
     keep_empty: bool
     write_ids: ValidWriteIdList
     settings: RewriteSettings
@@ -236,7 +236,7 @@ class JoinUnit:
     bucket: int
     way: JoinWay
     inputs: tuple[DataFile, ...]
-    generation: Reader
+    reader: Reader
     settings: RewriteSettings
     reason: str | None = None
 

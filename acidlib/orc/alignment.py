@@ -119,7 +119,7 @@ def align(
     source: TypeNode,
     *,
     where: str,
-    generation: Reader,
+    reader: Reader,
     matching: ColumnMatching,
     chosen: Collection[str] | None = None,
     purpose: str = "compact",
@@ -128,16 +128,16 @@ def align(
 
     Raises RefusedError naming column and file for any other difference.
 
-    generation  of the Hive that reads the table
-    matching    how it finds columns in files
-    chosen      the table's columns that are needed, None for all: the others are as if the file had none of them
-    purpose     what cannot be done with a file that differs
+    reader    of the table
+    matching  how it finds columns in files
+    chosen    the table's columns that are needed, None for all: the others are as if the file had none of them
+    purpose   what cannot be done with a file that differs
     """
     same = str if matching.case_sensitive else str.lower
 
     def align_node(target: TypeNode, source: TypeNode, path: str, *, by_position: bool = False) -> Alignment:
         is_struct = target.kind is source.kind is Kind.STRUCT
-        change = type_change(target, source, generation)
+        change = type_change(target, source, reader)
         if change is None or (not is_struct and len(target.children) != len(source.children)):
             raise RefusedError(
                 f"Cannot {purpose} {where}: its column {path} is {source} and the table's is {target}, and no "
@@ -164,7 +164,7 @@ def align(
             source=source,
             children=children,
             copyable=change is Change.COPY and is_whole and all(part.copyable for part in children),
-            converted=generation if change is Change.CONVERT else None,
+            converted=reader if change is Change.CONVERT else None,
         )
 
     return align_node(target, source, _ROW, by_position=goes_by_position(source, matching))
@@ -232,7 +232,7 @@ def conversions(alignment: Alignment) -> str | None:
     return ", ".join([*named, *more])
 
 
-def type_change(target: TypeNode, source: TypeNode, generation: Reader) -> Change | None:
+def type_change(target: TypeNode, source: TypeNode, reader: Reader) -> Change | None:
     """Return the change of a column of the source's type to the target's, children aside; None if it is refused."""
     new, old = target.kind, source.kind
     if new in _INTEGER_WIDTH and old in _INTEGER_WIDTH:
@@ -251,7 +251,7 @@ def type_change(target: TypeNode, source: TypeNode, generation: Reader) -> Chang
         return Change.CONVERT if holds_all else None
     if old in (Kind.CHAR, Kind.VARCHAR):
         return _text_change(target, source)
-    if new in STRING_KINDS and (longest := _longest_text(source, generation)):
+    if new in STRING_KINDS and (longest := _longest_text(source, reader)):
         return Change.CONVERT if _has_room(target, longest) else None
     if new is Kind.DOUBLE and old is Kind.FLOAT:
         return Change.CONVERT
@@ -275,14 +275,14 @@ def _has_room(target: TypeNode, characters: int) -> bool:
     return target.kind is Kind.STRING or target.maximum_length >= characters
 
 
-def _longest_text(source: TypeNode, generation: Reader) -> int:
+def _longest_text(source: TypeNode, reader: Reader) -> int:
     """Return the characters of the longest text of a date, decimal or floating point number; 0 for any other type."""
     if source.kind is Kind.DATE:
         return _DATE_CHARACTERS
     if source.kind is Kind.DECIMAL and _is_known(source):
         whole = max(source.precision - source.scale, 1)
         return 1 + whole + (1 + source.scale if source.scale else 0)
-    if source.kind is Kind.FLOAT and generation is Generation.HIVE4:
+    if source.kind is Kind.FLOAT and reader is Generation.HIVE4:
         return _REAL_CHARACTERS[Kind.DOUBLE]  # Hive 4 converts it to a DOUBLE first
     return _REAL_CHARACTERS.get(source.kind, 0)
 
@@ -304,7 +304,7 @@ def _text_change(target: TypeNode, source: TypeNode) -> Change | None:
     return Change.CONVERT if kept or padded else None
 
 
-def convert(column: Column, target: TypeNode, source: TypeNode, *, generation: Reader, calendar: int) -> Column:
+def convert(column: Column, target: TypeNode, source: TypeNode, *, reader: Reader, calendar: int) -> Column:
     """Return a column of the source's type converted to the target's, with the same nulls and slots.
 
     Raises CorruptError for values outside the source's type, which readers cut differently, RefusedError for values
@@ -335,7 +335,7 @@ def convert(column: Column, target: TypeNode, source: TypeNode, *, generation: R
             return replace(column, kind=target.kind, data=data, lengths=lengths)
         return replace(column, kind=target.kind, dictionary=Dictionary.of(data, lengths))
     if source.kind in (Kind.FLOAT, Kind.DOUBLE):
-        return _from_reals(column, target, source, generation)
+        return _from_reals(column, target, source, reader)
     return _from_integers(column, target, source)
 
 
@@ -410,27 +410,27 @@ def _from_dates(column: Column, target: TypeNode, *, proleptic: bool) -> Column:
     )
 
 
-def _from_reals(column: Column, target: TypeNode, source: TypeNode, generation: Reader) -> Column:
+def _from_reals(column: Column, target: TypeNode, source: TypeNode, reader: Reader) -> Column:
     reals: Reals = column.values.view(np.float32 if source.kind is Kind.FLOAT else np.float64)
-    if source.kind is Kind.FLOAT and generation is Generation.HIVE4:
+    if source.kind is Kind.FLOAT and reader is Generation.HIVE4:
         with np.errstate(invalid="ignore"):  # a signalling NaN
             reals = reals.astype(np.float64)
         if target.kind is Kind.DOUBLE:
             return replace(column, kind=target.kind, values=reals.view(np.uint64))
     if target.kind is Kind.DOUBLE:
         # numpy's NaN for `nan` is that of Java's `Double.parseDouble`
-        wide = _decimal_forms(reals, generation).astype(np.float64)
+        wide = _decimal_forms(reals, reader).astype(np.float64)
         return replace(column, kind=target.kind, values=wide.view(np.uint64))
     if np.isnan(reals).any():
         raise RefusedError("its value NaN is read as null, which would be lost")
-    return _direct(column, target, _java_texts(_decimal_forms(reals, generation), _width(target)))
+    return _direct(column, target, _java_texts(_decimal_forms(reals, reader), _width(target)))
 
 
 def _java_texts(forms: Forms, width: int) -> tuple[Bytes, Longs]:
     return real_texts(forms.view(np.uint8), forms.itemsize, width)
 
 
-def _decimal_forms(reals: Reals, generation: Reader) -> Forms:
+def _decimal_forms(reals: Reals, reader: Reader) -> Forms:
     """Return the decimal number that Java writes for each value, in any notation.
 
     Since Java 19 it has the fewest digits among the decimals nearest to the value, as in Python. Earlier versions
@@ -451,7 +451,7 @@ def _decimal_forms(reals: Reals, generation: Reader) -> Forms:
     forms = reals.astype(_FORM)
     if is_whole.any():
         older = _older_forms(reals[is_whole], limits.nmant)
-        if generation is Generation.HIVE4:
+        if reader is Generation.HIVE4:
             texts = [_java_texts(form, _REAL)[0].reshape(-1, _REAL) for form in (forms[is_whole], older)]
             differ = (texts[0] != texts[1]).any(axis=1)
             if differ.any():

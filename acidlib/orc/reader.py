@@ -640,7 +640,7 @@ def under_target(column: Column, alignment: Alignment, source: TypeNode, *, cale
     target = alignment.target
     if alignment.converted is not None:
         try:
-            return convert(column, target, source, generation=alignment.converted, calendar=calendar)
+            return convert(column, target, source, reader=alignment.converted, calendar=calendar)
         except (CorruptError, RefusedError) as error:
             raise type(error)(f"its column {alignment.path} is {source} and the table's is {target}: {error}") from None
     if column.kind is Kind.BYTE and target.kind is not Kind.BYTE:

@@ -108,7 +108,7 @@ def integer_range(stats: Any) -> tuple[int, int] | None:
 
 
 def group_statistics(
-    column: Column, node: TypeNode, slot_bounds: Longs, bounds: Longs, *, generation: Reader, timezone: str
+    column: Column, node: TypeNode, slot_bounds: Longs, bounds: Longs, *, reader: Reader, timezone: str
 ) -> list[Any]:
     """Return a ColumnStatistics message for each row group, of this column alone and not of its children.
 
@@ -152,7 +152,7 @@ def group_statistics(
         table = group_stats.timestamp_groups(column.values, column.secondary, bounds)
         for message, (low, low_nanos, high, high_nanos, unknown) in _filled(messages, table):
             if not unknown:
-                _set_timestamps(message.timestamp_statistics, (low, low_nanos), (high, high_nanos), generation)
+                _set_timestamps(message.timestamp_statistics, (low, low_nanos), (high, high_nanos), reader)
     return messages
 
 
@@ -213,15 +213,15 @@ def _decimals(messages: list[Any], column: Column, node: TypeNode, bounds: Longs
         _set_decimals(message.decimal_statistics, lows, highs, sums)
 
 
-def merge_statistics(parts: Sequence[Any], node: TypeNode, *, generation: Reader) -> Any:
+def merge_statistics(parts: Sequence[Any], node: TypeNode, *, reader: Reader) -> Any:
     """Return statistics of a stripe from its row groups', or of a file from its stripes'.
 
     A part without has_null may have nulls, as Java reads it. If any part with values lacks the typed message or a bound
     in it, the whole has no typed message. Sums that overflow are left out. Sizes on disk and numbers of children are
     not carried over.
 
-    Timestamps: for generation 4 absent nanoseconds mean 0 and 999,999 as in Java. For generation 3 a maximum without
-    nanoseconds stays unchanged: the engine's own are rounded up already.
+    Timestamps: for Hive 4 absent nanoseconds mean 0 and 999,999 as in Java. For Hive 3 a maximum without nanoseconds
+    stays unchanged: the engine's own are rounded up already.
     """
     nulls = any(not part.HasField("has_null") or part.has_null for part in parts)
     merged = ColumnStatistics(number_of_values=sum(part.number_of_values for part in parts), has_null=nulls)
@@ -236,23 +236,23 @@ def merge_statistics(parts: Sequence[Any], node: TypeNode, *, generation: Reader
         elif node.kind is Kind.BINARY:
             merged.binary_statistics.sum = 0
     elif all(part.HasField(name) for part in filled):
-        _merge_typed(getattr(merged, name), name, [getattr(part, name) for part in filled], generation)
+        _merge_typed(getattr(merged, name), name, [getattr(part, name) for part in filled], reader)
     return merged
 
 
-def _merge_typed(merged: Any, name: str, typed: list[Any], generation: Reader) -> None:
+def _merge_typed(merged: Any, name: str, typed: list[Any], reader: Reader) -> None:
     if name == "bucket_statistics":
         if all(part.count for part in typed) and (count := sum(part.count[0] for part in typed)) in _INT64:
             merged.count.append(count)
         return
     if name == "timestamp_statistics":
         if all(part.HasField("minimum_utc") and part.HasField("maximum_utc") for part in typed):
-            instants = [_instants(part, generation) for part in typed]
+            instants = [_instants(part, reader) for part in typed]
             least, most = min(low for low, _ in instants), max(high for _, high in instants)
-            _set_timestamps(merged, least, most, generation)
+            _set_timestamps(merged, least, most, reader)
         return
     if name == "string_statistics":
-        _merge_strings(merged, typed, generation)
+        _merge_strings(merged, typed, reader)
         return
     has_sum = name != "date_statistics" and all(part.HasField("sum") for part in typed)
     if name == "binary_statistics":
@@ -278,10 +278,10 @@ def _merge_typed(merged: Any, name: str, typed: list[Any], generation: Reader) -
         _set_doubles(merged, low, high, added)
 
 
-def _merge_strings(merged: Any, typed: list[Any], generation: Reader) -> None:
+def _merge_strings(merged: Any, typed: list[Any], reader: Reader) -> None:
     lowers = [(bound, not part.HasField("minimum")) for part in typed if (bound := _lower(part)) is not None]
     uppers = [(bound, part.HasField("maximum")) for part in typed if (bound := _upper(part)) is not None]
-    if min(len(lowers), len(uppers)) < len(typed) or (generation == 3 and not all(map(_has_bounds, typed))):
+    if min(len(lowers), len(uppers)) < len(typed) or (reader == 3 and not all(map(_has_bounds, typed))):
         return
     low, low_is_cut = min(lowers)  # of equal bounds an exact one, for readers take a cut bound as exclusive
     high, high_is_exact = max(uppers)
@@ -294,13 +294,13 @@ def _merge_strings(merged: Any, typed: list[Any], generation: Reader) -> None:
         merged.sum = total
 
 
-def copied_statistics(stats: Any, node: TypeNode, *, generation: Reader) -> Any:
+def copied_statistics(stats: Any, node: TypeNode, *, reader: Reader) -> Any:
     """Return a copied stripe's own statistics, less those that would mislead the target's readers.
 
     Dropped is a typed message of another kind; and, where there are values, a message without both bounds, with NaN,
-    with decimals that are no numbers, with timestamps in local time only, and for generation 3 with cut string bounds.
-    For generation 3 a timestamp maximum with nanoseconds is rounded up and the nanosecond fields go; a maximum without
-    them stays, like the row index inside the stripe. All other fields stay the same.
+    with decimals that are no numbers, with timestamps in local time only, and for Hive 3 with cut string bounds. For
+    Hive 3 a timestamp maximum with nanoseconds is rounded up and the nanosecond fields go; a maximum without them
+    stays, like the row index inside the stripe. All other fields stay the same.
     """
     copied = ColumnStatistics()
     copied.CopyFrom(stats)
@@ -311,23 +311,23 @@ def copied_statistics(stats: Any, node: TypeNode, *, generation: Reader) -> Any:
     typed = getattr(copied, typed_name)
     if not copied.HasField(typed_name) or typed_name == "collection_statistics":
         return copied
-    if not _is_usable(copied, typed_name, generation):
+    if not _is_usable(copied, typed_name, reader):
         copied.ClearField(typed_name)
-    elif typed_name == "timestamp_statistics" and generation == 3 and any(map(typed.HasField, _NANOS)):
-        least, most = _instants(typed, generation)
+    elif typed_name == "timestamp_statistics" and reader == 3 and any(map(typed.HasField, _NANOS)):
+        least, most = _instants(typed, reader)
         typed.Clear()
-        _set_timestamps(typed, least, most, generation)
+        _set_timestamps(typed, least, most, reader)
     return copied
 
 
-def _is_usable(stats: Any, name: str, generation: Reader) -> bool:
+def _is_usable(stats: Any, name: str, reader: Reader) -> bool:
     typed = getattr(stats, name)
     if name == "bucket_statistics":  # Java ORC 1.5 fails on a message without the count, values or not
         return len(typed.count) > 0
     if not stats.number_of_values or name == "binary_statistics":
         return True
     if name == "string_statistics":
-        return _has_bounds(typed) or (generation == 4 and _lower(typed) is not None and _upper(typed) is not None)
+        return _has_bounds(typed) or (reader == 4 and _lower(typed) is not None and _upper(typed) is not None)
     if name == "timestamp_statistics":
         return bool(typed.HasField("minimum_utc") and typed.HasField("maximum_utc"))
     if not _has_bounds(typed):
@@ -357,13 +357,13 @@ def _upper(typed: Any) -> bytes | None:
     return getattr(typed, name) if typed.HasField(name) else None
 
 
-def _instants(typed: Any, generation: Reader) -> tuple[_Instant, _Instant]:
+def _instants(typed: Any, reader: Reader) -> tuple[_Instant, _Instant]:
     low, high = _MIN_NANOS, _MAX_NANOS
     if 1 <= typed.minimum_nanos <= 1_000_000:
         low = typed.minimum_nanos - 1
     if 1 <= typed.maximum_nanos <= 1_000_000:
         high = typed.maximum_nanos - 1
-    elif generation == 3 and not typed.HasField("maximum_nanos"):
+    elif reader == 3 and not typed.HasField("maximum_nanos"):
         high = 0
     return (typed.minimum_utc, low), (typed.maximum_utc, high)
 
@@ -388,16 +388,16 @@ def _set_doubles(typed: Any, minimum: float, maximum: float, total: float | None
         typed.sum = total
 
 
-def _set_timestamps(typed: Any, least: _Instant, most: _Instant, generation: Reader) -> None:
+def _set_timestamps(typed: Any, least: _Instant, most: _Instant, reader: Reader) -> None:
     """Fill TimestampStatistics with UTC bounds.
 
     Generation 4 keeps nanoseconds as Java's TimestampStatisticsImpl does: value + 1, its defaults left out. Java ORC
-    1.5 reads milliseconds only and compares a literal with the maximum cut to them, so for generation 3 a maximum with
+    1.5 reads milliseconds only and compares a literal with the maximum cut to them, so for Hive 3 a maximum with
     digits below becomes the next millisecond.
     """
     typed.minimum_utc, low_nanos = least
     millis, high_nanos = most
-    if generation == 3:
+    if reader == 3:
         typed.maximum_utc = min(millis + (1 if high_nanos else 0), _INT64[-1])  # no literal is above that
         return
     typed.maximum_utc = millis

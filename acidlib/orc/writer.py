@@ -52,7 +52,7 @@ class FileOptions:
     stride          rows per row group, > 0
     writer_version  Java writer version whose rules the file keeps: not above that of any copied stripe
     calendar        of date and timestamp columns, as in the inputs
-    generation      of the Hive that reads the file, which decides the form of statistics
+    reader          of the file, which decides the form of statistics
     filters         the sizes of bloom filters in recoded stripes, by column
     memory          that the row indexes and filters of a stripe may take
     """
@@ -63,7 +63,7 @@ class FileOptions:
     stride: int
     writer_version: int
     calendar: int
-    generation: Reader
+    reader: Reader
     filters: Mapping[int, FilterSize] = field(default_factory=dict)
     memory: Memory = DEFAULT_MEMORY
 
@@ -113,9 +113,7 @@ def encode_column(
     if column.present is not None:
         streams.add_runs(StreamKind.PRESENT, encode_bits(column.present.view(np.uint8), slot_bounds[:-1]))
     encoding = _encode_values(streams, column, node, value_bounds[:-1])
-    statistics = group_statistics(
-        column, node, slot_bounds, value_bounds, generation=options.generation, timezone=timezone
-    )
+    statistics = group_statistics(column, node, slot_bounds, value_bounds, reader=options.reader, timezone=timezone)
     index = proto.RowIndex()
     places = np.stack(streams.positions, axis=1).tolist() if streams.positions else [[]] * len(statistics)
     for positions, group in zip(places, statistics, strict=True):
@@ -127,7 +125,7 @@ def encode_column(
         dictionary_size=column.dictionary.entries if column.dictionary is not None else 0,
         streams=tuple(streams.stored),
         index=index,
-        statistics=merge_statistics(statistics, node, generation=options.generation),
+        statistics=merge_statistics(statistics, node, reader=options.reader),
         filters=None if size is None else bloom_filters(column, node, value_bounds, size, timezone=timezone),
     )
     if column.kind in (Kind.LIST, Kind.MAP):
@@ -279,7 +277,7 @@ class OrcWriter:
             types=format_types(options.root),
             number_of_rows=sum(stripe.number_of_rows for stripe in self._stripes),
             statistics=[
-                merge_statistics([stripe[number] for stripe in self._statistics], node, generation=options.generation)
+                merge_statistics([stripe[number] for stripe in self._statistics], node, reader=options.reader)
                 for number, node in enumerate(options.root.walk())
             ],
             row_index_stride=options.stride,

@@ -139,25 +139,25 @@ class Place:
         """Return the columns of the table as a metastore or the caller states them; None = those of its files."""
         return self.interpretation.columns if self.facts is None else row_type(self.facts.table)
 
-    def matching(self, common: Settings, generation: Reader) -> ColumnMatching:
+    def matching(self, common: Settings, reader: Reader) -> ColumnMatching:
         """Return how readers find the table's columns in files: by the site's settings, the table's, or Hive's default.
 
         Readers copy a table's property into their job only if the job has none of that name (Hive
         Utilities.copyTableJobPropertiesToConf). Jobs of Hive 4 always have one for positions (HiveConf), so its tables
         cannot set it. Properties of databases do not reach readers.
         """
-        default = ColumnMatching.of(generation)
-        by_table = self.properties if generation is Generation.HIVE3 else {}
+        default = ColumnMatching.of(reader)
+        by_table = self.properties if reader is Generation.HIVE3 else {}
         return ColumnMatching(
             by_position=_flag(POSITIONAL, common, by_table, otherwise=default.by_position),
             case_sensitive=_flag(CASE_SENSITIVE, common, self.properties, otherwise=default.case_sensitive),
         )
 
-    def rewrite_settings(self, otherwise: RewriteSettings, generation: Reader) -> RewriteSettings:
+    def rewrite_settings(self, otherwise: RewriteSettings, reader: Reader) -> RewriteSettings:
         """Return the settings of new files: those of the table and the request with a metastore; else `otherwise`."""
         if self.facts is None:
             return otherwise
-        return rewrite_settings(self.facts.table, self.request_properties, generation=generation, otherwise=otherwise)
+        return rewrite_settings(self.facts.table, self.request_properties, reader=reader, otherwise=otherwise)
 
     def listed(self, listing: Listing) -> ListedPlace:
         """Return the place of a listing, its interpretation fixed: later writes count as not committed.
@@ -174,7 +174,7 @@ class Place:
             hive=hive,
             write_ids=write_ids,
             state=acid_state(
-                listing, write_ids.for_compactor(), generation=hive.names, txns=fixed.txns, ignore_empty_files=True
+                listing, write_ids.for_compactor(), names=hive.names, txns=fixed.txns, ignore_empty_files=True
             ),
         )
 
@@ -253,9 +253,7 @@ class ListedPlace:
         automatic  the initiator asks, not the operator
         """
         insert_only = self.place.is_insert_only
-        return not_enough_reason(
-            self.state, kind, generation=self.hive.names, insert_only=insert_only, automatic=automatic
-        )
+        return not_enough_reason(self.state, kind, names=self.hive.names, insert_only=insert_only, automatic=automatic)
 
 
 def stated_reader(settings: Settings) -> Reader | None:

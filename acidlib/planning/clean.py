@@ -124,7 +124,7 @@ def plan_cleaning(
     high_water_mark: int,
     write_ids: ValidWriteIdList,
     *,
-    generation: Names,
+    names: Names,
     age: AgeRule | None,
     seen: Collection[str] = (),
     txns: ValidTxnList = ALL_COMMITTED,
@@ -142,7 +142,7 @@ def plan_cleaning(
     """
     if not 0 <= high_water_mark < LONG_MAX:
         raise RefusedError(f"Cannot clean {listing.location}: the request recorded no high-water mark")
-    obsolete, kept = _obsolete(listing, high_water_mark, write_ids, generation, txns)
+    obsolete, kept = _obsolete(listing, high_water_mark, write_ids, names, txns)
     remove: dict[str, str] = {}
     blocked: dict[str, str] = {}
     unseen: dict[str, None] = {}
@@ -159,46 +159,46 @@ def plan_cleaning(
 
 
 def remaining_obsolete(
-    listing: Listing, high_water_mark: int, write_ids: ValidWriteIdList, *, generation: Names
+    listing: Listing, high_water_mark: int, write_ids: ValidWriteIdList, *, names: Names
 ) -> tuple[str, ...]:
     """Return the paths that had to be removed and that a later listing still has; without any the request is cleaned.
 
     As in Hive 4's `CompactionCleaner`, every transaction counts as committed here, so that a directory whose
     transaction had not committed when the removals were computed keeps the request open.
     """
-    obsolete, _ = _obsolete(listing, high_water_mark, write_ids, generation, ALL_COMMITTED)
+    obsolete, _ = _obsolete(listing, high_water_mark, write_ids, names, ALL_COMMITTED)
     return tuple(obsolete)
 
 
 def marks_cover_cleaning(
-    listing: Listing, high_water_mark: int, write_ids: ValidWriteIdList, marks: Iterable[int], *, generation: Names
+    listing: Listing, high_water_mark: int, write_ids: ValidWriteIdList, marks: Iterable[int], *, names: Names
 ) -> bool:
     """Return whether cleanings up to these marks remove everything that one up to `high_water_mark` would.
 
     A base above a mark covers nothing for a cleaning up to that mark: the directories that it replaced stay until a
     cleaning reaches the base.
     """
-    reached = {path for mark in marks for path in remaining_obsolete(listing, mark, write_ids, generation=generation)}
-    return reached.issuperset(remaining_obsolete(listing, high_water_mark, write_ids, generation=generation))
+    reached = {path for mark in marks for path in remaining_obsolete(listing, mark, write_ids, names=names)}
+    return reached.issuperset(remaining_obsolete(listing, high_water_mark, write_ids, names=names))
 
 
 def _obsolete(
     listing: Listing,
     high_water_mark: int,
     write_ids: ValidWriteIdList,
-    generation: Names,
+    names: Names,
     txns: ValidTxnList,
 ) -> tuple[dict[str, tuple[str, tuple[str, ...]]], list[str]]:
     """Return the obsolete paths up to a mark, each with the reason and the paths that cover it, and the paths to keep.
 
     To keep are covered directories of original files that may be another table's or partition's.
     """
-    if generation == Generation.HIVE3:
+    if names == Generation.HIVE3:
         # aborted deltas count as current, for they were inputs: they are obsolete once something covers them
         listed: ValidWriteIdList = write_ids.for_compactor().capped(high_water_mark)
     else:
         listed = write_ids.for_cleaner(high_water_mark)
-    state = acid_state(listing, listed, generation=generation, txns=txns, require_history=False)
+    state = acid_state(listing, listed, names=names, txns=txns, require_history=False)
     directories = frozenset(listing.top_directories())
     obsolete: dict[str, tuple[str, tuple[str, ...]]] = {}
     kept = []
@@ -207,15 +207,15 @@ def _obsolete(
             kept.append(path)
         else:
             obsolete[path] = f"covered by {', '.join(covering)}", covering
-    if generation != Generation.HIVE3:
+    if names != Generation.HIVE3:
         obsolete.update((path, ("everything in it is aborted", ())) for path in state.aborted)
     return obsolete, kept
 
 
-def _acid_directories(names: Iterable[str], generation: Names) -> Iterator[tuple[str, int, int, int]]:
+def _acid_directories(paths: Iterable[str], names: Names) -> Iterator[tuple[str, int, int, int]]:
     """Yield the names of bases and deltas, each with its visibility transaction or 0, first and last write id."""
-    for name in names:
-        parsed = parse_directory(name, generation)
+    for name in paths:
+        parsed = parse_directory(name, names)
         if isinstance(parsed, DeltaDir):
             yield name, parsed.visibility_txn, parsed.min_write_id, parsed.max_write_id
         elif parsed is not None:
@@ -226,7 +226,7 @@ def aborted_present(
     listing: Listing,
     write_ids: ValidWriteIdList,
     *,
-    generation: Names,
+    names: Names,
     up_to: int = LONG_MAX,
     compacted: Collection[str] = (),
 ) -> tuple[int, ...]:
@@ -241,7 +241,7 @@ def aborted_present(
     """
     ids = write_ids.aborted_ids[: bisect_right(write_ids.aborted_ids, up_to)]
     present: set[int] = set()
-    for name, txn, low, high in _acid_directories(listing.top_directories(), generation):
+    for name, txn, low, high in _acid_directories(listing.top_directories(), names):
         if not txn and name not in compacted:
             present.update(ids[bisect_left(ids, low) : bisect_right(ids, high)])
     return tuple(sorted(present))

@@ -98,7 +98,7 @@ class StatusSnapshot:
     places        the listed ones of `known_places` places; both None where nothing was to be listed
     findings      findings of the look itself
     by_location   places are distinguished by their locations, not by their names
-    generation    of the queue: HIVE3 for Hive 3.1's own queue, which has no time at which a request was queued
+    calls         whose queue it is: HIVE3 for Hive 3.1's own queue, which has no time at which a request was queued
     """
 
     now_ms: int
@@ -115,7 +115,7 @@ class StatusSnapshot:
     known_places: int | None = None
     findings: tuple[Finding, ...] = ()
     by_location: bool = False
-    generation: Calls = OWN_QUEUE
+    calls: Calls = OWN_QUEUE
 
 
 class FigureUnit(enum.Enum):
@@ -272,7 +272,7 @@ def status_of(seen: StatusSnapshot, limits: Limits) -> StatusDocument:
         findings += _about(request, _request_findings(request, seen, limits))
     histories = _histories(seen)
     for history in histories:
-        findings += _history_findings(history, limits, seen.generation)
+        findings += _history_findings(history, limits, seen.calls)
     findings += _queue_findings(seen, histories, limits)
     findings += _transaction_findings(seen, limits)
     for place in seen.places or ():
@@ -365,7 +365,7 @@ def _request_findings(request: CompactionRequest, seen: StatusSnapshot, limits: 
     is_in_state = f"{subject} is {state.label}"
     if request.type is CompactionType.ABORT_TXN_CLEANUP:
         yield _found(FindingKind.OTHERS_WORK, f"{is_in_state}, and is left to Hive's own compactor")
-    if age is None and (seen.generation is Generation.HIVE4 or state is not State.INITIATED):
+    if age is None and (seen.calls is Generation.HIVE4 or state is not State.INITIATED):
         yield _found(FindingKind.AGE_UNKNOWN, f"{is_in_state}, and it is unknown since when")
     elif age is not None and age < -CLOCK_SECONDS:
         reason = f"{is_in_state} since {age_words(-age)} from now: the clocks of two machines differ"
@@ -385,7 +385,7 @@ def _histories(seen: StatusSnapshot) -> list[list[CompactionRequest]]:
     return list(by_place.values())
 
 
-def _history_findings(newest: Sequence[CompactionRequest], limits: Limits, generation: Calls) -> Iterator[Finding]:
+def _history_findings(newest: Sequence[CompactionRequest], limits: Limits, calls: Calls) -> Iterator[Finding]:
     """Yield findings about all requests of one place, newest first: how the last ones ended, and whether two wait."""
     # a result may be under verification while its request is working
     quarantining = quarantining_request(row for row in newest if row.state is not State.WORKING)
@@ -400,7 +400,7 @@ def _history_findings(newest: Sequence[CompactionRequest], limits: Limits, gener
     if last is None:
         return
     error, ended = _error_of(last), list[Finding]()
-    failed = 0 if quarantining is not None else count_in_a_row(newest, State.FAILED, generation)
+    failed = 0 if quarantining is not None else count_in_a_row(newest, State.FAILED, calls)
     if failed:  # a request that was not initiated may have followed
         newest_failed = next(row for row in newest if row.state is State.FAILED)
         ended += _above_limit(limits, FindingKind.HELD_BACK, failed, _error_of(newest_failed))
@@ -410,13 +410,13 @@ def _history_findings(newest: Sequence[CompactionRequest], limits: Limits, gener
         ended.append(_found(FindingKind.NOT_INITIATED, f"request {last.id} was not initiated{error}"))
     elif last.state is State.ABORTED:
         ended.append(_found(FindingKind.ABORTED_BY_HAND, f"request {last.id} was aborted by hand"))
-    refused = count_in_a_row(newest, State.REFUSED, generation)
+    refused = count_in_a_row(newest, State.REFUSED, calls)
     subject = f"the last {plural(refused, 'request was', 'requests were')} refused{error}"
     ended += _above_limit(limits, FindingKind.REFUSED, refused, subject)
     yield from _about(last, ended)
 
 
-def count_in_a_row(newest: Sequence[CompactionRequest], state: State, generation: Calls) -> int:
+def count_in_a_row(newest: Sequence[CompactionRequest], state: State, calls: Calls) -> int:
     """Return how many requests of one place, given newest first, have ended last in this state, one after the other.
 
     Requests that wait or are working do not count. A row of failures is ended by what ends it for the rule that holds
@@ -430,7 +430,7 @@ def count_in_a_row(newest: Sequence[CompactionRequest], state: State, generation
         counted += request.state is state
         if request.state in (State.INITIATED, State.WORKING) or request.state is state:
             continue
-        if request.state in _DONE or state is not State.FAILED or counts_as_attempt(request.state, generation):
+        if request.state in _DONE or state is not State.FAILED or counts_as_attempt(request.state, calls):
             break
     return counted
 
@@ -569,12 +569,12 @@ def _figures(seen: StatusSnapshot, findings: Sequence[Finding]) -> TableFigures:
         rows = [row for row in seen.requests if row.state is state]
         ages = [(age, str(row.ref)) for row in rows if (age := age_of(row, seen.now_ms)) is not None]
         age, place = max(ages) if ages and state in _AGE_KINDS else (None, None)
-        label = state.label_of(seen.generation)
+        label = state.label_of(seen.calls)
         requests.append(StateFigures(state=label, count=len(rows), oldest_age=age, oldest_place=place))
     histories = _histories(seen)
 
     def longest_row(state: State) -> tuple[int, str | None]:
-        rows = [(count_in_a_row(history, state, seen.generation), str(history[0].ref)) for history in histories]
+        rows = [(count_in_a_row(history, state, seen.calls), str(history[0].ref)) for history in histories]
         longest, name = max(rows, default=(0, None))
         return longest, name if longest else None
 

@@ -37,7 +37,7 @@ def not_compactable_reason(
     table: Table,
     database_properties: Mapping[str, str],
     *,
-    generation: Names,
+    names: Names,
     automatic: bool,
     partition: Partition | None = None,
     insert_only_enabled: bool = True,
@@ -65,7 +65,7 @@ def not_compactable_reason(
     for owner, properties in (("database", database_properties), ("table", table.properties)):
         if _is_true(properties, FIRST_INCREMENTAL_PENDING):
             return f"the first incremental replication into the {owner} is pending ({FIRST_INCREMENTAL_PENDING}=true)"
-    return switched_off_reason(table.properties, database_properties, generation)
+    return switched_off_reason(table.properties, database_properties, names)
 
 
 def not_acid_reason(table: Table) -> str | None:
@@ -143,7 +143,7 @@ def decide(
     listing: Listing,
     thresholds: Thresholds,
     *,
-    generation: Names,
+    names: Names,
     properties: Mapping[str, str],
     database_properties: Mapping[str, str] | None = None,
     aborted_txn_count: int = 0,
@@ -157,9 +157,9 @@ def decide(
 
     Deltas of one single write id call for no minor compaction, which would be refused.
     """
-    if reason := switched_off_reason(properties, database_properties or {}, generation):
+    if reason := switched_off_reason(properties, database_properties or {}, names):
         return Decision(kind=None, reason=reason)
-    figures = _figures(state, listing, generation)
+    figures = _figures(state, listing, names)
     limit = thresholds[ABORTED_TXN_KEY]
     if aborted_txn_count > limit.value:
         aborted = plural(aborted_txn_count, "aborted transaction is", "aborted transactions are")
@@ -189,19 +189,19 @@ def decide(
     kind: CompactionType | None = CompactionType.MINOR
     if figures.base_bytes == 0 and figures.delta_bytes > 0:
         kind, reason = CompactionType.MAJOR, f"{reason}, and there is no base"
-    elif insert_only and generation == Generation.HIVE3:
+    elif insert_only and names == Generation.HIVE3:
         kind, reason = CompactionType.MAJOR, f"{reason}, and the table is insert-only"
     elif (write_id := single_write_id(state)) is not None:
         kind, reason = None, f"{reason}, but all are of write id {write_id}"
     return replace(figures, kind=kind, reason=reason, threshold=limit)
 
 
-def switched_off_reason(table: Mapping[str, str], database: Mapping[str, str], generation: Names) -> str | None:
+def switched_off_reason(table: Mapping[str, str], database: Mapping[str, str], names: Names) -> str | None:
     """Return why nothing is compacted automatically, by properties of a table and of its database; None if it may be.
 
     With Hive 4 the property of the database decides where it has one, even "false" against the table's "true".
     """
-    flag = _either_case(database, NO_AUTO_COMPACTION) if generation == Generation.HIVE4 else None
+    flag = _either_case(database, NO_AUTO_COMPACTION) if names == Generation.HIVE4 else None
     owner = "table" if flag is None else "database"
     flag = _either_case(table, NO_AUTO_COMPACTION) if flag is None else flag
     if flag is not None and flag.lower() == "true":
@@ -213,15 +213,15 @@ def _either_case(properties: Mapping[str, str], key: str) -> str | None:
     return properties.get(key, properties.get(key.upper()))
 
 
-def _figures(state: AcidState, listing: Listing, generation: Names) -> Decision:
-    directories, counts_all = listing.by_directory(), generation == Generation.HIVE3
+def _figures(state: AcidState, listing: Listing, names: Names) -> Decision:
+    directories, counts_all = listing.by_directory(), names == Generation.HIVE3
 
     def data_bytes(directory: str) -> int:  # Hive 3.1 adds up all files, side files of streaming writers included
         files = (file for file in directories.get(directory, ()) if not is_hidden(file.name))
         return sum(file.length for file in files if counts_all or parse_file(file.name) is not None)
 
     base_bytes = 0 if state.base is None else data_bytes(state.base.path)
-    if generation == Generation.HIVE3 or state.base is None:
+    if names == Generation.HIVE3 or state.base is None:
         originals = set(state.originals)
         base_bytes += sum(file.length for file in listing.files if file.path in originals)
     return Decision(

@@ -76,7 +76,7 @@ def was_compact(request: CompactionRequest) -> bool:
 
 
 def not_enough_reason(
-    state: AcidState, kind: CompactionType, *, generation: Names, insert_only: bool, automatic: bool
+    state: AcidState, kind: CompactionType, *, names: Names, insert_only: bool, automatic: bool
 ) -> str | None:
     """Return why there is not enough to compact, or None when there is.
 
@@ -98,7 +98,7 @@ def not_enough_reason(
         if count == 2 and sum(delta.name.is_delete for delta in state.deltas) == 1:
             return "there is nothing to merge: one delta and one delete delta directory"
         return None
-    one_delta_is_enough = generation is Generation.HIVE3 and not (insert_only or automatic)
+    one_delta_is_enough = names is Generation.HIVE3 and not (insert_only or automatic)
     if (one_delta_is_enough and count) or state.originals or count + (state.base is not None) > 1:
         return None
     there = "a base and no delta" if state.base is not None else f"{deltas} and no base"
@@ -202,7 +202,7 @@ def compaction_inputs(
     listing: Listing,
     kind: CompactionType,
     *,
-    generation: Names,
+    names: Names,
     visibility_txn: int | None = None,
     visible_on_commit: bool = False,
     minor_as_major_bytes: int,
@@ -226,14 +226,14 @@ def compaction_inputs(
     Raises CorruptError for files and directories among the inputs whose names cannot be read, RefusedError for
     arguments that do not fit together.
     """
-    if visibility_txn is not None and generation == Generation.HIVE3:
+    if visibility_txn is not None and names == Generation.HIVE3:
         raise RefusedError("Cannot write a visibility suffix by the rules of Hive 3: Hive 3 does not read it")
     if above := [delta.path for delta in state.deltas if delta.name.max_write_id > state.high_water_mark]:
         raise RefusedError(
             f"Cannot compact {above[0]}: it reaches above the high-water mark {state.high_water_mark}; state a "
             "newer list of write ids"
         )
-    reason = not_enough_reason(state, kind, generation=generation, insert_only=insert_only, automatic=automatic)
+    reason = not_enough_reason(state, kind, names=names, insert_only=insert_only, automatic=automatic)
     if reason is not None:
         return Refusal(
             reason=reason,
@@ -255,16 +255,16 @@ def compaction_inputs(
             reason=f"{existing[0]}, the name of the result, exists already, and readers do not take it for "
             "committed; acidlib show with the place says why, and once it is removed the compaction goes on"
         )
-    names = [delta.name for delta in state.deltas]
+    deltas = [delta.name for delta in state.deltas]
     return CompactionInputs(
         kind=actual_kind,
         requested=kind,
         reason=why,
-        directories=directories_read(state, listing, actual_kind, generation=generation, insert_only=insert_only),
+        directories=directories_read(state, listing, actual_kind, names=names, insert_only=insert_only),
         outputs=outputs,
         publication=publication,
-        min_write_id=min((name.min_write_id for name in names), default=None),
-        max_write_id=max((name.max_write_id for name in names), default=None),
+        min_write_id=min((delta.min_write_id for delta in deltas), default=None),
+        max_write_id=max((delta.max_write_id for delta in deltas), default=None),
         high_water_mark=state.high_water_mark,
     )
 
@@ -345,13 +345,13 @@ def _outputs(state: AcidState, kind: CompactionType, visibility_txn: int) -> tup
 
 
 def directories_read(
-    state: AcidState, listing: Listing, kind: CompactionType, *, generation: Names, insert_only: bool
+    state: AcidState, listing: Listing, kind: CompactionType, *, names: Names, insert_only: bool
 ) -> tuple[InputDirectory, ...]:
     """Return the directories that a compaction reads in this state; raises as `compaction_inputs`.
 
     A major compaction reads everything that a reader reads.
     """
-    files = _ListedFiles(listing, generation=generation, insert_only=insert_only)
+    files = _ListedFiles(listing, names=names, insert_only=insert_only)
     directories = []
     if kind.makes_base and state.base is not None:
         directories.append(files.directory(Role.BASE, state.base.path, state.base.name))
@@ -366,8 +366,8 @@ def directories_read(
 class _ListedFiles:
     """The files of a listing, by directory and by path, from which input directories are made."""
 
-    def __init__(self, listing: Listing, *, generation: Names, insert_only: bool) -> None:
-        self._generation = generation
+    def __init__(self, listing: Listing, *, names: Names, insert_only: bool) -> None:
+        self._names = names
         self._insert_only = insert_only
         self._listing = listing
         self._by_directory = listing.by_directory()
@@ -426,9 +426,7 @@ class _ListedFiles:
         if name is not None:
             write_id = max(name.write_id, 0) if isinstance(name, BaseDir) else name.min_write_id
         for file in listed:
-            has_side = not self._insert_only and (
-                directory.wholly_aborted or may_have_side_files(name, self._generation)
-            )
+            has_side = not self._insert_only and (directory.wholly_aborted or may_have_side_files(name, self._names))
             side = self._by_path.get(side_file_name(file.path)) if has_side else None
             if file.length == 0 and side is None:
                 empty.append(file.path)
@@ -471,7 +469,7 @@ def publication_conflict_reason(
     inputs: CompactionInputs,
     state: AcidState,
     *,
-    generation: Names,
+    names: Names,
     txns: ValidTxnList = ALL_COMMITTED,
 ) -> str | None:
     """Return why the result of `inputs`, planned from `state`, must not be published now; None when it may.
@@ -488,7 +486,7 @@ def publication_conflict_reason(
     """
     return (
         _changed_input_reason(listing_now, inputs)
-        or _new_directory_reason(listing_now, inputs, state, generation, txns)
+        or _new_directory_reason(listing_now, inputs, state, names, txns)
         or _new_original_reason(listing_now, inputs)
     )
 
@@ -528,7 +526,7 @@ def _changed_input_reason(listing: Listing, inputs: CompactionInputs) -> str | N
 
 
 def _new_directory_reason(
-    listing: Listing, inputs: CompactionInputs, state: AcidState, generation: Names, txns: ValidTxnList
+    listing: Listing, inputs: CompactionInputs, state: AcidState, names: Names, txns: ValidTxnList
 ) -> str | None:
     tops = listing.top_directories()
     if taken := [output.name for output in inputs.outputs if output.name in tops]:
@@ -539,7 +537,7 @@ def _new_directory_reason(
     known |= {path for path, reason in state.ignored.items() if reason is not NotTaken.INVISIBLE}
     known |= set() if state.base is None else {state.base.path}
     for path in tops:
-        name = None if path in known else parse_directory(path, generation)
+        name = None if path in known else parse_directory(path, names)
         if name is None or txns.is_txn_aborted(name.visibility_txn):
             continue
         # a base reaches down to the first write id; inputs that are originals alone have none, and overlap no delta

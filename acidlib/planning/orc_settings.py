@@ -60,7 +60,7 @@ def rewrite_settings(
     table: Table,
     request: Mapping[str, str],
     *,
-    generation: Reader,
+    reader: Reader,
     otherwise: RewriteSettings | None = None,
 ) -> RewriteSettings:
     """Return the sizes and codec of a compaction of this table, by its properties and those of the request.
@@ -72,8 +72,8 @@ def rewrite_settings(
     values: dict[str, Any] = {}
     if option := _property(COMPRESS, table, request):
         values["compression"] = option.text.upper()
-        if values["compression"] not in _CODECS[generation]:
-            raise option.refused(f"only {', '.join(_CODECS[generation])} can be written")
+        if values["compression"] not in _CODECS[reader]:
+            raise option.refused(f"only {', '.join(_CODECS[reader])} can be written")
     if (option := _property(STRIDE, table, request)) and (stride := option.number()) > 0:
         if not _MIN_STRIDE_ROWS <= stride <= _MAX_STRIDE_ROWS:
             raise option.refused(f"it is not from {_MIN_STRIDE_ROWS} to {_MAX_STRIDE_ROWS}")

@@ -83,14 +83,14 @@ def shows_unverified(request: CompactionRequest) -> bool:
     return bool(request.facts.unverified) or "unverified" in request.facts.problems
 
 
-def counts_as_attempt(state: State, generation: Calls) -> bool:
+def counts_as_attempt(state: State, calls: Calls) -> bool:
     """Return whether a request that ended so counts where a place is held back after failures in a row.
 
-    generation  of the queue's rules: Hive 3.1 counts all but `attempted` requests, Hive 4 succeeded and failed ones
+    calls  whose queue it is: Hive 3.1 counts all but `attempted` requests, Hive 4 succeeded and failed ones
 
     Source: Hive `CompactionTxnHandler.checkFailedCompactions`.
     """
-    if generation is Generation.HIVE3:
+    if calls is Generation.HIVE3:
         return state is not State.ATTEMPTED
     return state in (State.SUCCEEDED, State.FAILED)
 
@@ -229,7 +229,7 @@ def undo_plan(
     write_ids: ValidWriteIdList,
     *,
     digest: str,
-    generation: Names,
+    names: Names,
 ) -> UndoPlan | str:
     """Return how to take back the results `outputs` of a compaction that noted this digest of its inputs.
 
@@ -249,7 +249,7 @@ def undo_plan(
         state = acid_state(
             before,
             write_ids.for_compactor().capped(within[1]),
-            generation=generation,
+            names=names,
             ignore_empty_files=True,
         )
     except RefusedError as error:

@@ -145,7 +145,7 @@ def compaction_units(
                     deletes=() if is_delete else mine,
                     collapse=inputs.kind.makes_base,
                     schema=schema,
-                    generation=hive.reader,
+                    reader=hive.reader,
                     keep_empty=keep_empty,
                     write_ids=write_ids,
                     settings=settings,
@@ -180,7 +180,7 @@ def join_units(
     facts: Mapping[str, JoinFacts],
     *,
     location: Location,
-    generation: Reader,
+    reader: Reader,
     settings: RewriteSettings,
 ) -> tuple[JoinUnit, ...]:
     """Return a unit for each file to make, by the `facts` of each input file (by its path).
@@ -213,7 +213,7 @@ def join_units(
                 bucket=first.bucket,
                 way=facts[first.path].way,
                 inputs=tuple(group),
-                generation=generation,
+                reader=reader,
                 settings=settings,
                 reason=facts[first.path].reason,
             )

@@ -257,7 +257,7 @@ class Catalog:
         return not_compactable_reason(
             table,
             database.properties,
-            generation=self._hms.names,
+            names=self._hms.names,
             automatic=automatic,
             partition=partition,
             insert_only_enabled=self._services.settings.flag("hive.compactor.compact.insert.only"),

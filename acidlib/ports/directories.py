@@ -397,7 +397,7 @@ class DirectoryCleaning:
             listing,
             listed.mark,
             place.write_ids(listing),
-            generation=place.names(listing),
+            names=place.names(listing),
             age=AgeRule(
                 now=self.services.clock(),
                 retention_seconds=self._retention,

@@ -135,7 +135,7 @@ class Hive3Cleaning:
             listing,
             listed.mark,
             place.write_ids(listing),
-            generation=Names(Generation.HIVE3),
+            names=Names(Generation.HIVE3),
             age=None,
             seen=seen,
             still_read=still_read,
@@ -163,7 +163,7 @@ class Hive3Cleaning:
             aborted = aborted_present(
                 listing,
                 place.write_ids(listing),
-                generation=Names(Generation.HIVE3),
+                names=Names(Generation.HIVE3),
                 up_to=cleaned.mark,
                 compacted=outputs,
             )

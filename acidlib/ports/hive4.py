@@ -262,7 +262,7 @@ class Hive4Requests:
             threshold=settings.integer("metastore.compactor.initiator.failed.compacts.threshold"),
             retry_ms=settings.integer("metastore.compactor.initiator.failed.retry.time"),
             now_ms=self.services.now_ms(),
-            generation=Calls(Generation.HIVE4),
+            calls=Calls(Generation.HIVE4),
         )
         if reason is not None and not dry_run:
             request = self._request(place, kind, initiator=self.services.initiator_id, pool=None)

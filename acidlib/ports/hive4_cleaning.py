@@ -223,7 +223,7 @@ class Hive4Cleaning:
             listing,
             listed.mark,
             place.write_ids(listing),
-            generation=Names(Generation.HIVE4),
+            names=Names(Generation.HIVE4),
             age=AgeRule(
                 now=self.services.clock(),
                 retention_seconds=self._retention,
@@ -249,7 +249,7 @@ class Hive4Cleaning:
         """
         write_ids = cleaned.place.write_ids(cleaned.listing)
         mark = min(cleaned.mark, write_ids.high_water_mark)
-        present = aborted_present(cleaned.listing, write_ids, generation=Names(Generation.HIVE4), up_to=mark)
+        present = aborted_present(cleaned.listing, write_ids, names=Names(Generation.HIVE4), up_to=mark)
         forgotten = min([mark, *(write_id - 1 for write_id in present)])
         self._hms.mark_cleaned(replace(cleaned.request, highest_write_id=forgotten or NOTHING_FORGOTTEN))
         if present and self.rolled_back is not None:

@@ -84,7 +84,7 @@ class StatisticsUpdater:
                 state = acid_state(
                     listing,
                     write_ids,
-                    generation=names,
+                    names=names,
                     txns=txns if names is Generation.HIVE4 else ALL_COMMITTED,
                     ignore_empty_files=True,
                 )

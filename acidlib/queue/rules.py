@@ -87,7 +87,7 @@ def failed_attempts_reason(
     threshold: int,
     retry_ms: int,
     now_ms: int,
-    generation: Calls,
+    calls: Calls,
 ) -> str | None:
     """Return why an entity is not compacted automatically after failed compactions; None if it may be.
 
@@ -95,12 +95,12 @@ def failed_attempts_reason(
     (`counts_as_attempt`) all failed. Hive 4 tries again when the newest failed row was enqueued more than `retry_ms`
     ago (never with a `retry_ms` of 0 or less).
     """
-    counting = [row for row in history if counts_as_attempt(row.state, generation)]
+    counting = [row for row in history if counts_as_attempt(row.state, calls)]
     newest = sorted(counting, key=lambda row: row.id, reverse=True)[:threshold]
     if len(newest) < threshold or any(row.state is not State.FAILED for row in newest):
         return None
     last = newest[0].enqueue_ms
-    if generation == Generation.HIVE4 and retry_ms > 0 and last is not None and last + retry_ms < now_ms:
+    if calls == Generation.HIVE4 and retry_ms > 0 and last is not None and last + retry_ms < now_ms:
         return None
     return f"Compaction is not initiated since last {threshold} consecutive compaction attempts failed"
 

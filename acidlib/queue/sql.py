@@ -248,7 +248,7 @@ class SqlQueue:
             threshold=threshold,
             retry_ms=retry_ms,
             now_ms=now_ms,
-            generation=OWN_QUEUE if is_own else Calls(Generation.HIVE3),
+            calls=OWN_QUEUE if is_own else Calls(Generation.HIVE3),
         )
 
     def unreadable(self) -> tuple[Unreadable, ...]:

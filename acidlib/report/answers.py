@@ -94,14 +94,14 @@ class Requests(Result):
     """The queue: requests that wait, run, await cleaning or have ended, the newest first.
 
     rows        the requests as they are in the queue
-    generation  whose names the states have
+    calls       whose names the states have
     now_ms      when it was looked, in epoch milliseconds
     of          how many requests there are, with those that were not asked for
     """
 
     document: RequestsDocument
     rows: tuple[CompactionRequest, ...]
-    generation: Calls
+    calls: Calls
     now_ms: int
     of: int
 
@@ -127,11 +127,11 @@ class Requests(Result):
         if self.blockers is not None:
             yield blockers_text(self.blockers)
         else:
-            yield show_text(self.rows, self.generation, self.now_ms, of=self.of)
+            yield show_text(self.rows, self.calls, self.now_ms, of=self.of)
 
     def hive_text(self) -> str:
         """Return the columns of Hive's SHOW COMPACTIONS, separated by tabs."""
-        return hive_text(self.rows, self.generation)
+        return hive_text(self.rows, self.calls)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

@@ -30,7 +30,7 @@ _WORKER = re.compile(r"acidlib-(?P<host>.+)-(?P<run>[0-9a-f]{16})(\.[0-9a-f.]+)?
 _INITIATOR = re.compile(r"(?P<host>.+)-acidlib-(?P<run>[0-9a-f]{16})")
 
 
-def shown_request(request: CompactionRequest, generation: Calls) -> ShownRequest:
+def shown_request(request: CompactionRequest, calls: Calls) -> ShownRequest:
     """Return a request as documents have it."""
     has_ended = request.start_ms is not None and request.end_ms is not None
     worker_host, worker = worker_of(request.worker_id)
@@ -39,7 +39,7 @@ def shown_request(request: CompactionRequest, generation: Calls) -> ShownRequest
         id=request.id,
         **request.ref._asdict(),
         type=request.type.label,
-        state=state_of(request, generation),
+        state=state_of(request, calls),
         worker_host=worker_host,
         worker=worker,
         enqueue_ms=request.enqueue_ms,
@@ -58,9 +58,9 @@ def shown_request(request: CompactionRequest, generation: Calls) -> ShownRequest
     )
 
 
-def state_of(request: CompactionRequest, generation: Calls) -> str:
+def state_of(request: CompactionRequest, calls: Calls) -> str:
     """Return the state of a request for people and programs: Hive's name for it, or `undone`."""
-    return request.state.label_of(generation) if request.facts.undone is None else UNDONE
+    return request.state.label_of(calls) if request.facts.undone is None else UNDONE
 
 
 def worker_of(identity: str | None) -> tuple[str | None, str | None]:
@@ -90,15 +90,15 @@ _HIVE_TITLES = (
 )
 
 
-def hive_text(requests: Sequence[CompactionRequest], generation: Calls) -> str:
+def hive_text(requests: Sequence[CompactionRequest], calls: Calls) -> str:
     """Return a header and a line per request, in the order given, as Hive's command line prints them: with tabs.
 
-    Times are epoch milliseconds. Names of states are those of `generation`; the columns are always Hive 4's, which has
+    Times are epoch milliseconds. Names of states are those of `calls`; the columns are always Hive 4's, which has
     more of them.
     """
     rows: list[tuple[str, ...]] = [_HIVE_TITLES]
     for request in requests:
-        shown = replace(shown_request(request, generation), state=request.state.label_of(generation))
+        shown = replace(shown_request(request, calls), state=request.state.label_of(calls))
         *cells, _ = astuple(shown)  # Hive shows no location
         rows.append(tuple(NOTHING if value is None else one_line(str(value)) for value in cells))
     return "\n".join("\t".join(row) for row in rows)
@@ -110,7 +110,7 @@ _COLLAPSED = (State.REFUSED, State.ATTEMPTED, State.FAILED)
 _IDS_SHOWN = 6
 
 
-def show_text(requests: Sequence[CompactionRequest], generation: Calls, now_ms: int, *, of: int) -> str:
+def show_text(requests: Sequence[CompactionRequest], calls: Calls, now_ms: int, *, of: int) -> str:
     """Return the number of requests in each state, then a line for each in the order given, with ages.
 
     Neighbours that did not end well for the same reason have it once below them. Earlier requests of a place that ended
@@ -120,8 +120,8 @@ def show_text(requests: Sequence[CompactionRequest], generation: Calls, now_ms: 
     """
     if not requests:
         return "no requests" if not of else f"none of {plural(of, 'request')}"
-    counts = Counter(state_of(row, generation) for row in requests)
-    order = [UNDONE, *(state.label_of(generation) for state in State)]
+    counts = Counter(state_of(row, calls) for row in requests)
+    order = [UNDONE, *(state.label_of(calls) for state in State)]
     among = "" if len(requests) == of else f" of {of:,}"
     states = by_state({state: counts[state] for state in sorted(counts, key=order.index)})
     groups = _groups(requests)
@@ -129,7 +129,7 @@ def show_text(requests: Sequence[CompactionRequest], generation: Calls, now_ms: 
     for row in requests:
         locations.setdefault(row.ref, set()).add(row.facts.location)
     # without a metastore several places may have one name: then their locations are shown
-    shown = (_row(row, generation, now_ms, with_location=len(locations[row.ref]) > 1) for row, *_ in groups)
+    shown = (_row(row, calls, now_ms, with_location=len(locations[row.ref]) > 1) for row, *_ in groups)
     lines = aligned([_HEADER, *shown], right=(0, 3, 4))
     text = [f"{plural(len(requests), 'request')}{among}: {states}", "", lines[0]]
     for reason, stretch in groupby(zip(groups, lines[1:], strict=True), key=lambda line: _reason(line[0][0])):
@@ -157,8 +157,8 @@ def _groups(requests: Sequence[CompactionRequest]) -> list[list[CompactionReques
     return list(groups.values())
 
 
-def _row(row: CompactionRequest, generation: Calls, now_ms: int, *, with_location: bool) -> tuple[str, ...]:
-    age, shown = age_of(row, now_ms), shown_request(row, generation)
+def _row(row: CompactionRequest, calls: Calls, now_ms: int, *, with_location: bool) -> tuple[str, ...]:
+    age, shown = age_of(row, now_ms), shown_request(row, calls)
     took, host = shown.duration_ms, shown.worker_host
     place = [str(row.ref)]
     if host is not None and row.facts.undone is None and row.state in (State.WORKING, State.FAILED):
@@ -167,7 +167,7 @@ def _row(row: CompactionRequest, generation: Calls, now_ms: int, *, with_locatio
         place.append(str(row.facts.location))
     cells = (
         str(row.id),
-        state_of(row, generation),
+        state_of(row, calls),
         row.type.label.lower(),
         "-" if age is None else age_words(age),
         "-" if took is None else age_words(took / 1000),

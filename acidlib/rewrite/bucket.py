@@ -139,9 +139,9 @@ def planned_rows(
     with open_rows(unit, files) as inputs:
         tails = [file.tail for file in inputs.files]
         root, memory = acid_tree(result_row(unit, files)), memory_of(inputs.files)
-        options = file_options(root, tails, unit.generation, unit.settings, memory)
+        options = file_options(root, tails, unit.reader, unit.settings, memory)
         ordered = in_key_order(row_stripes(inputs, deleted, unit.write_ids, options))
-        actions, options = plan_actions(ordered, options, unit.settings, unit.generation)
+        actions, options = plan_actions(ordered, options, unit.settings, unit.reader)
         stripes = {(stripe.facts.file, stripe.facts.number): stripe for stripe in ordered}
         plan = BucketPlan(
             unit=unit,
@@ -184,7 +184,7 @@ def open_rows(unit: Unit, files: InputFiles) -> Iterator[OpenInputs]:
                         f"{files.full_path(unit.schema)} are {shown(table)}, and nothing tells which are the table's; "
                         f"state them with {TABLE_COLUMNS}"
                     )
-                alignment = align(table, row, where=where, generation=unit.generation, matching=unit.matching)
+                alignment = align(table, row, where=where, reader=unit.reader, matching=unit.matching)
             except RefusedError:
                 if not file.file.aborted:
                     raise
@@ -548,7 +548,7 @@ def _run_deletes(unit: Unit, files: InputFiles, data: DataFiles, path: str | Non
     )
     if path is None or (not count and not unit.keep_empty):
         return result
-    options = file_options(acid_tree(result_row(unit, files)), tails, unit.generation, unit.settings, memory)
+    options = file_options(acid_tree(result_row(unit, files)), tails, unit.reader, unit.settings, memory)
     counts = events.events_in, events.duplicates, events.aborted
 
     def expected(start: int, rows: int) -> Ids:

@@ -139,9 +139,9 @@ def _run_orc(unit: JoinUnit, data: DataFiles, path: str | None) -> UnitResult:
         if not inputs.files:
             return new_result(unit)
         tails = [file.tail for file in inputs.files]
-        options = file_options(tails[0].root, tails, unit.generation, unit.settings, memory_of(inputs.files))
+        options = file_options(tails[0].root, tails, unit.reader, unit.settings, memory_of(inputs.files))
         stripes = _input_stripes(inputs.files, options)
-        actions, options = plan_actions(stripes, options, unit.settings, unit.generation)
+        actions, options = plan_actions(stripes, options, unit.settings, unit.reader)
         result = replace(result_of_actions(unit, actions, inputs.files), empty_files=inputs.empty)
         if path is None:
             return result

@@ -41,7 +41,7 @@ _BLOCKS_OF_A_COLUMN, _MIN_ESTIMATE, _MAX_ESTIMATE = 20, 4 << 10, 256 << 10
 def file_options(
     root: TypeNode,
     tails: Sequence[Tail],
-    generation: Reader,
+    reader: Reader,
     settings: RewriteSettings,
     memory: Memory = DEFAULT_MEMORY,
 ) -> FileOptions:
@@ -59,7 +59,7 @@ def file_options(
     stride = settings.stride
     if "stride" not in stated:
         stride = _most_bytes(((tail.stride, tail.length) for tail in indexed), stride)
-    newest = ORC_517 if generation is Generation.HIVE3 else ORC_14
+    newest = ORC_517 if reader is Generation.HIVE3 else ORC_14
     versions = [tail.writer_version for tail in tails if tail.writer == JAVA_WRITER and tail.writer_version >= ORC_135]
     blocks = [tail.block_size for tail in indexed if tail.compression is codec]
     # no calendar, as older writers leave it, means the hybrid one as well
@@ -74,7 +74,7 @@ def file_options(
         stride=stride,
         writer_version=min([newest, *versions]),
         calendar=calendar,
-        generation=generation,
+        reader=reader,
         memory=memory,
     )
 
@@ -214,14 +214,14 @@ def input_filters(reader: StripeReader, columns: Mapping[int, int]) -> Filters:
 
 
 def plan_actions(
-    stripes: Sequence[InputStripe], options: FileOptions, settings: RewriteSettings, generation: Reader
+    stripes: Sequence[InputStripe], options: FileOptions, settings: RewriteSettings, reader: Reader
 ) -> tuple[tuple[StripeAction, ...], FileOptions]:
     """Return the actions on the stripes, and the result's options with the sizes of its bloom filters."""
     facts, filtered = plan_filters(stripes, options.root, settings)
     # a column of stripes that are joined is held twice, in parts and whole; a reader counts its bytes in 31 bits
     memory = min((stripe.file.source.memory.limit for stripe in stripes), default=0)
     actions = plan_stripes(facts, settings, most_decoded=min(memory, MAX_SLOTS) // 2)
-    return actions, replace(options, filters=filter_sizes(stripes, filtered, actions, options, generation, settings))
+    return actions, replace(options, filters=filter_sizes(stripes, filtered, actions, options, reader, settings))
 
 
 def plan_filters(
@@ -291,7 +291,7 @@ def filter_sizes(
     columns: frozenset[int],
     actions: Iterable[StripeAction],
     options: FileOptions,
-    generation: Reader,
+    reader: Reader,
     settings: RewriteSettings,
 ) -> dict[int, FilterSize]:
     """Return the size of the filters of each column for the result's row groups; empty where no column is encoded.
@@ -305,13 +305,13 @@ def filter_sizes(
         return {}
     stride, most = options.stride, max(row_counts([action])[0] for action in encoded)
     rows = min(stride, max(_USUAL_STRIDE, most))
-    default = filter_size(rows, settings.bloom_fpp or _FALSE_POSITIVES[generation])
+    default = filter_size(rows, settings.bloom_fpp or _FALSE_POSITIVES[reader])
     sizes: dict[int, FilterSize] = {}
     for stripe in stripes if settings.bloom_fpp is None else ():
         missing = {column: own for column, own in stripe.filters.items() if own and column not in sizes}
         if missing and stripe.file.tail.stride == stride:
-            reader = stripe.file.stripe(stripe.facts.number)
-            read = ((column, size_of(reader.bloom_filter_index(own.column), rows)) for column, own in missing.items())
+            opened = stripe.file.stripe(stripe.facts.number)
+            read = ((column, size_of(opened.bloom_filter_index(own.column), rows)) for column, own in missing.items())
             sizes |= {column: size for column, size in read if size is not None}
     return {column: sizes.get(column, default) for column in columns}
 

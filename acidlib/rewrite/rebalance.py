@@ -259,10 +259,10 @@ def run_rebalance(rebalanced: RebalanceUnit, data: DataFiles, path: str | None) 
     with planned_inputs(dict(enumerate(rebalanced.inputs)), files) as inputs:
         tails = [file.tail for file in inputs.values()]
         root, memory = acid_tree(result_row(unit, files)), memory_of(inputs.values())
-        options = file_options(root, tails, unit.generation, unit.settings, memory)
+        options = file_options(root, tails, unit.reader, unit.settings, memory)
         chosen = _ChosenRows(rebalanced, inputs, files, options)
         spans = chosen.spans()
-        actions, options = plan_actions(spans, options, unit.settings, unit.generation)
+        actions, options = plan_actions(spans, options, unit.settings, unit.reader)
         result = replace(
             result_of_actions(unit, actions, list(inputs.values())),
             events_in=sum(source.events_in for source in rebalanced.sources),

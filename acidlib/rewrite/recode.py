@@ -193,7 +193,7 @@ def copy_unchanged(writer: OrcWriter, file: OpenInput, number: int) -> None:
     """Append a stripe that has all columns, as it is."""
     options = writer.options
     columns = zip(file.tail.stripe_statistics[number], options.root.walk(), strict=True)
-    statistics = [copied_statistics(column, node, generation=options.generation) for column, node in columns]
+    statistics = [copied_statistics(column, node, reader=options.reader) for column, node in columns]
     writer.copy_stripe(file.source, file.tail, number, statistics)
 
 
@@ -223,7 +223,7 @@ def splice_columns(writer: OrcWriter, stripe: StripeKeys, ids: Ids | None = None
         else CopiedColumn(
             reader=reader,
             number=column,
-            statistics=copied_statistics(statistics[column], node, generation=options.generation),
+            statistics=copied_statistics(statistics[column], node, reader=options.reader),
         )
         for column, node in zip(columns, options.root.walk(), strict=True)
     ]

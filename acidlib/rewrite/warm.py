@@ -90,7 +90,7 @@ def main() -> None:
         stride=100,
         writer_version=ORC_517,
         calendar=0,
-        generation=Reader(Generation.HIVE3),
+        reader=Reader(Generation.HIVE3),
         filters=dict.fromkeys((node.column for node in nodes), filter_size(100, 0.05)),
     )
     columns = [_column(node, position) for position, node in enumerate(nodes)]
@@ -125,7 +125,7 @@ def _compile_conversions() -> None:
     number, char, text = (TypeNode(column=1, kind=k, maximum_length=20) for k in (Kind.LONG, Kind.CHAR, Kind.VARCHAR))
     decimal, wider = (TypeNode(column=1, kind=Kind.DECIMAL, precision=p, scale=p - 28) for p in (30, 38))
     before = _column(number, 3)
-    as_hive = functools.partial(convert, generation=Reader(Generation.HIVE4), calendar=0)
+    as_hive = functools.partial(convert, reader=Reader(Generation.HIVE4), calendar=0)
     after = as_direct(as_hive(as_hive(before, char, number), text, char))
     texts = b"" if after.data is None else after.data.tobytes()
     if before.values is None or texts.decode() != "".join(map(str, before.values.tolist())):

@@ -326,7 +326,7 @@ class _RequestCleaning:
             if problems:
                 raise RetryError("; ".join(map(str, problems)))
             listing = list_location(services.fs(location), location, missing=ConflictError)
-            left = remaining_obsolete(listing, listed.mark, place.write_ids(listing), generation=place.names(listing))
+            left = remaining_obsolete(listing, listed.mark, place.write_ids(listing), names=place.names(listing))
         if left:
             waiting = next(iter(plan.blocked.values()), f"{left[0]} is still there")
             return replace(self.result, reason=f"{len(left)} obsolete left: {waiting}")

@@ -284,7 +284,7 @@ class PlaceCompaction:
             # what a quarantine has kept is cleaned for a newer request
             lifts = quarantining is not None and shows_unverified(quarantining)
             marks = () if lifts else hold.awaited_marks()
-            if not marks_cover_cleaning(listed.listing, mark, listed.write_ids, marks, generation=listed.hive.names):
+            if not marks_cover_cleaning(listed.listing, mark, listed.write_ids, marks, names=listed.hive.names):
                 hold.only_clean(mark)
                 reason = f"{reason}; obsolete directories there are left to the cleaner"
                 return self._ended(Outcome.READY_FOR_CLEANING, reason)
@@ -342,7 +342,7 @@ class PlaceCompaction:
             hold.assert_mine()
             now = list_location(self._services.fs(location), location, missing=ConflictError)
             require_wanted()
-            reason = partial(publication_conflict_reason, now, inputs, listed.state, generation=listed.hive.names)
+            reason = partial(publication_conflict_reason, now, inputs, listed.state, names=listed.hive.names)
             # outputs of aborted transactions do not count; these are asked for only if there is an output at all
             if reason() is not None and (conflict := reason(txns=hold.transactions_now())) is not None:
                 raise ConflictError(f"Cannot publish {hold.place.ref}: {conflict}; nothing was published, call again")

@@ -167,18 +167,18 @@ def _decision_about(services: Services, listed: ListingOutcome) -> Decision:
     """
     if isinstance(listed, Unlisted):
         raise listed.error
-    place, listing, generation, write_ids = listed.place, listed.listing, listed.hive.names, listed.write_ids
+    place, listing, names, write_ids = listed.place, listed.listing, listed.hive.names, listed.write_ids
     state, facts, aborted = listed.state, place.facts, 0
     if not all(file.length for file in listing.files):
-        state = acid_state(listing, write_ids.for_compactor(), generation=generation, txns=place.interpretation.txns)
+        state = acid_state(listing, write_ids.for_compactor(), names=names, txns=place.interpretation.txns)
     # Hive 4 leaves aborted write ids to its cleaner by default
-    if facts is not None and not (generation is Generation.HIVE4 and services.settings.flag(ABORTS_BY_CLEANER)):
-        aborted = len(aborted_present(listing, write_ids, generation=generation))
+    if facts is not None and not (names is Generation.HIVE4 and services.settings.flag(ABORTS_BY_CLEANER)):
+        aborted = len(aborted_present(listing, write_ids, names=names))
     return decide(
         state,
         listing,
         place.settings(services.settings).thresholds(),
-        generation=generation,
+        names=names,
         properties=place.properties,
         database_properties=None if facts is None else facts.database.properties,
         aborted_txn_count=aborted,
@@ -199,7 +199,7 @@ def refused_now(services: Services, attempts: Attempts, listed: ListedPlace, kin
         return None
     if inputs.cleaning_only:
         marks, mark = attempts.awaited_marks(listed.place), listed.state.high_water_mark
-        is_awaited = marks_cover_cleaning(listed.listing, mark, listed.write_ids, marks, generation=listed.hive.names)
+        is_awaited = marks_cover_cleaning(listed.listing, mark, listed.write_ids, marks, names=listed.hive.names)
         return inputs if is_awaited else None
     return inputs
 

@@ -213,7 +213,7 @@ def choose_inputs(
         listed.state,
         listed.listing,
         kind,
-        generation=listed.hive.names,
+        names=listed.hive.names,
         visibility_txn=interpretation.visibility_txn,
         visible_on_commit=interpretation.visible_on_commit,
         minor_as_major_bytes=minor_as_major_bytes,
@@ -354,7 +354,7 @@ def plan_compaction(
     settings = place.rewrite_settings(settings, hive.reader)
     files: tuple[Unit | JoinUnit, ...]
     if place.is_insert_only:
-        files = join_units(inputs, facts, location=place.location, generation=hive.reader, settings=settings)
+        files = join_units(inputs, facts, location=place.location, reader=hive.reader, settings=settings)
     else:
         files = compaction_units(
             inputs,

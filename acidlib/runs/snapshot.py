@@ -496,11 +496,9 @@ class _Listed:
 def _listed(stores: Stores, place: Place, pause: Callable[[float], None]) -> _Listed:
     listing = _whole_listing(stores, place, pause)
     hive, write_ids = place.hive(listing), place.write_ids(listing)
-    state = acid_state(
-        listing, write_ids, generation=hive.names, txns=place.interpretation.txns, ignore_empty_files=True
-    )
+    state = acid_state(listing, write_ids, names=hive.names, txns=place.interpretation.txns, ignore_empty_files=True)
     directories = directories_read(
-        state, listing, CompactionType.MAJOR, generation=hive.names, insert_only=place.is_insert_only
+        state, listing, CompactionType.MAJOR, names=hive.names, insert_only=place.is_insert_only
     )
     if not place.is_insert_only:
         fs = stores.fs(place.location)
@@ -551,7 +549,7 @@ def _splits(environment: Environment, scan: Scan, listed_places: Iterable[_Liste
             location=listed.place.location,
             partition=listed.place.ref.partition,
             write_ids=listed.write_ids,
-            generation=listed.hive.reader,
+            reader=listed.hive.reader,
             matching=listed.place.matching(environment.settings, listed.hive.reader),
         )
     )

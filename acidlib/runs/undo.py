@@ -143,7 +143,7 @@ def _plan(services: Services, undoing: Undoing, request: CompactionRequest, plac
         _outputs(request),
         place.write_ids(listing),
         digest=request.facts.inputs or "",  # every request that published something has one
-        generation=place.names(listing),
+        names=place.names(listing),
     )
     if isinstance(plan, str):
         raise _refused(request, plan)

@@ -92,7 +92,7 @@ def _unverified_result(
     before = listed.place.listed(listed.listing.without(published))
     is_base = any(isinstance(parse_directory(name, listed.hive.names), BaseDir) for name in published)
     kind = CompactionType.MAJOR if is_base else CompactionType.MINOR
-    inputs = directories_read(before.state, before.listing, kind, generation=listed.hive.names, insert_only=False)
+    inputs = directories_read(before.state, before.listing, kind, names=listed.hive.names, insert_only=False)
     inputs = with_logical_lengths(stores.fs(location), location, inputs)
     return ResultToVerify(
         listed=before,
@@ -204,7 +204,7 @@ async def _compare(
     location = result.listed.place.location
     now = _place_with_result(services, result)
     read = directories_read(
-        now.state, now.listing, result.kind, generation=now.hive.names, insert_only=now.place.is_insert_only
+        now.state, now.listing, result.kind, names=now.hive.names, insert_only=now.place.is_insert_only
     )
     after = with_logical_lengths(services.fs(location), location, read)
     verification = replace(verification, now=_labels(after))
@@ -347,7 +347,7 @@ def _view(
         columns=place.row_type(),
         schema=result.schema,
         matching=place.matching(services.settings, listed.hive.reader),
-        generation=listed.hive.reader,
+        reader=listed.hive.reader,
     )
 
 

@@ -32,14 +32,14 @@ __all__ = ["FileColumns", "arrow_type", "file_columns"]
 class FileColumns:
     """The chosen columns of a file.
 
-    row         the file's own columns
-    parts       how each chosen column is filled, in their order
-    generation  of the Hive that reads the table
+    row     the file's own columns
+    parts   how each chosen column is filled, in their order
+    reader  of the table
     """
 
     row: TypeNode
     parts: tuple[Alignment, ...]
-    generation: Reader
+    reader: Reader
 
     @property
     def columns(self) -> frozenset[int]:
@@ -76,7 +76,7 @@ class FileColumns:
     def _column(
         self, part: Alignment, source: TypeNode, stripe: StripeReader, slots: int, kept: Mask | None
     ) -> pa.Array:
-        times = StoredTimes.of(stripe.timezone, stripe.tail.calendar, self.generation)
+        times = StoredTimes.of(stripe.timezone, stripe.tail.calendar, self.reader)
         column = stripe.column(source, slots)
         if kept is not None:
             column = filter_column(column, kept)
@@ -92,7 +92,7 @@ def file_columns(
     chosen: Sequence[str],
     file_row: TypeNode,
     *,
-    generation: Reader,
+    reader: Reader,
     matching: ColumnMatching,
     where: str,
 ) -> FileColumns:
@@ -109,7 +109,7 @@ def file_columns(
     names = {name.lower(): name for name in table.field_names}
     wanted = [names[name.lower()] for name in chosen]
     alignment = align(
-        table, file_row, where=where, generation=generation, matching=matching, chosen=frozenset(wanted), purpose="read"
+        table, file_row, where=where, reader=reader, matching=matching, chosen=frozenset(wanted), purpose="read"
     )
     by_name = dict(zip(table.field_names, alignment.children, strict=True))
     parts = tuple(by_name[name] for name in wanted)
@@ -118,4 +118,4 @@ def file_columns(
             arrow_type(part.target)
         except RefusedError as error:
             raise RefusedError(f"Cannot read column {name} of {where}: {error}") from None
-    return FileColumns(row=file_row, parts=parts, generation=generation)
+    return FileColumns(row=file_row, parts=parts, reader=reader)

@@ -96,7 +96,7 @@ def _deleted(
     ranges: Sequence[KeyRange] | None,
 ) -> Keys:
     events = read_deletes(inputs, split.file.bucket, split.write_ids, ranges)
-    if events.others and split.generation is Generation.HIVE4:
+    if events.others and split.reader is Generation.HIVE4:
         names = ", ".join(files.full_path(file) for file in listed)
         raise CorruptError(
             f"Cannot read {names}: it holds delete events of other buckets than {split.file.bucket}, as Hive 3.1 "

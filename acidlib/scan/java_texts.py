@@ -59,7 +59,7 @@ def java_real(text: str, kind: pa.DataType) -> float | None:
         return -math.inf if plain.startswith("-") else math.inf
 
 
-def java_decimal(text: str, node: TypeNode, generation: Reader, *, blanks: str = "") -> Decimal | None:
+def java_decimal(text: str, node: TypeNode, reader: Reader, *, blanks: str = "") -> Decimal | None:
     """Return the decimal in a text, rounded to a type's scale; None also where it does not fit.
 
     It is rounded to 38 digits first, then to 38 after the point, as Hive does.
@@ -75,7 +75,7 @@ def java_decimal(text: str, node: TypeNode, generation: Reader, *, blanks: str =
         return None
     sign, whole, fraction, minus, exponent = (part or "" for part in parts.groups())
     is_whole = started.lstrip("+-")[0] != "."
-    if generation is Generation.HIVE3 and not is_whole and started != f"{sign}.{fraction}":
+    if reader is Generation.HIVE3 and not is_whole and started != f"{sign}.{fraction}":
         return None
     if len(whole) > _MAX_DIGITS or len(exponent) > 2:
         return None
@@ -93,23 +93,23 @@ def java_decimal(text: str, node: TypeNode, generation: Reader, *, blanks: str =
     return value if value.adjusted() < node.precision - node.scale else None
 
 
-def java_day(text: str, generation: Reader) -> int | None:
+def java_day(text: str, reader: Reader) -> int | None:
     """Return the day in a text as days since 1970-01-01."""
     plain = text.strip(JAVA_BLANKS)
-    if generation is Generation.HIVE4:
+    if reader is Generation.HIVE4:
         match = _START_WITH_DAY.match(plain)  # whatever follows
     else:
         match = _DAY.fullmatch(plain.partition(" ")[0])
-    return None if match is None else _days(*map(int, match.groups()), is_lenient=generation is Generation.HIVE3)
+    return None if match is None else _days(*map(int, match.groups()), is_lenient=reader is Generation.HIVE3)
 
 
-def java_moment(text: str, generation: Reader) -> int | None:
+def java_moment(text: str, reader: Reader) -> int | None:
     """Return the time in a text, a day and a time of day with a blank between them, as microseconds since 1970."""
     match = _MOMENT.fullmatch(text.strip(JAVA_BLANKS))
     if match is None:
         return None
     year, month, day, hour, minute, second = (int(match[part]) for part in range(1, 7))
-    is_lenient = generation is Generation.HIVE3
+    is_lenient = reader is Generation.HIVE3
     if not is_lenient and not (0 <= hour < 24 and 0 <= minute < 60 and 0 <= second < 60):
         return None
     days = _days(year, month, day, is_lenient=is_lenient)

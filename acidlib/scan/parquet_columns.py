@@ -60,12 +60,12 @@ class _Reading:
     by_position: bool
 
     @classmethod
-    def of(cls, metadata: pq.FileMetaData, generation: Reader, *, int96: frozenset[str], by_position: bool) -> _Reading:
+    def of(cls, metadata: pq.FileMetaData, reader: Reader, *, int96: frozenset[str], by_position: bool) -> _Reading:
         stated = {
             key.decode(errors="replace"): value.decode(errors="replace")
             for key, value in (metadata.metadata or {}).items()
         }
-        is_hive4 = generation is Generation.HIVE4
+        is_hive4 = reader is Generation.HIVE4
         # Hive 4 asks other writers for no zone (hive.parquet.timestamp.skip.conversion)
         has_zone = not is_hive4 or (metadata.created_by or "").startswith("parquet-mr")
         return cls(
@@ -93,14 +93,14 @@ class ParquetColumns:
         table: TypeNode,
         names: Sequence[str],
         *,
-        generation: Reader,
+        reader: Reader,
         int96: frozenset[str],
         by_position: bool,
         where: str,
     ) -> None:
         self._file = file
         self._where = where
-        self._reading = _Reading.of(file.metadata, generation, int96=int96, by_position=by_position)
+        self._reading = _Reading.of(file.metadata, reader, int96=int96, by_position=by_position)
         self._nodes = {name.lower(): node for name, node in zip(table.field_names, table.children, strict=True)}
         self._names = tuple(names)
         self._sources: dict[str, str | None] = {}

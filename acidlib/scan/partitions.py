@@ -50,7 +50,7 @@ _NANO_DIGITS = 9
 _EPOCH = datetime(1970, 1, 1)
 
 
-def partition_value(text: str, hive_type: str, generation: Reader) -> Any:
+def partition_value(text: str, hive_type: str, reader: Reader) -> Any:
     """Return the value of a partition key, of the Python type of the key's Arrow type.
 
     None for the partition of rows without a value (`__HIVE_DEFAULT_PARTITION__`), as Spark and Trino read it, and for a
@@ -65,7 +65,7 @@ def partition_value(text: str, hive_type: str, generation: Reader) -> Any:
         return None
     node = _key_type(hive_type)
     read = _READERS.get(node.kind)
-    return text if read is None else read(text, node, generation)
+    return text if read is None else read(text, node, reader)
 
 
 def _key_type(hive_type: str) -> TypeNode:
@@ -90,56 +90,56 @@ def _float(text: str, _node: TypeNode, _: Reader) -> float | None:
         return None if value is None else float(np.float32(value))
 
 
-def _decimal(text: str, node: TypeNode, generation: Reader) -> Decimal | None:
-    return java_decimal(text, node, generation, blanks=_DECIMAL_BLANKS[generation])
+def _decimal(text: str, node: TypeNode, reader: Reader) -> Decimal | None:
+    return java_decimal(text, node, reader, blanks=_DECIMAL_BLANKS[reader])
 
 
-def _date(text: str, _: TypeNode, generation: Reader) -> date | None:
+def _date(text: str, _: TypeNode, reader: Reader) -> date | None:
     """Return a day: in Hive 3.1 of a text that begins with one, else of one that is a time."""
     plain = text.strip(JAVA_BLANKS)
-    days = None if generation is Generation.HIVE4 else java_day(plain, generation)
+    days = None if reader is Generation.HIVE4 else java_day(plain, reader)
     if days is None:
-        micros = _micros(plain, generation)
+        micros = _micros(plain, reader)
         days = None if micros is None else micros // DAY_MICROS
     return None if days is None else _moment(days * DAY_MICROS).date()
 
 
-def _timestamp(text: str, _: TypeNode, generation: Reader) -> datetime | None:
-    micros = _micros(text.strip(JAVA_BLANKS), generation)
+def _timestamp(text: str, _: TypeNode, reader: Reader) -> datetime | None:
+    micros = _micros(text.strip(JAVA_BLANKS), reader)
     return None if micros is None else _moment(micros)
 
 
-def _micros(text: str, generation: Reader) -> int | None:
+def _micros(text: str, reader: Reader) -> int | None:
     """Return a time as microseconds since 1970, by `PrimitiveObjectInspectorUtils.getTimestampFromString`.
 
     A zone in the text changes nothing but the times that its clocks skip.
     """
-    if generation is Generation.HIVE4 and len(text) != _DAY_LENGTH and _CLOCK.fullmatch(text):
+    if reader is Generation.HIVE4 and len(text) != _DAY_LENGTH and _CLOCK.fullmatch(text):
         raise RefusedError(f"Hive 4 takes {text!r} for a time of the day on which it is read")
-    shorter = _without_long_fraction(text, generation)
-    micros = java_moment(shorter, generation)
+    shorter = _without_long_fraction(text, reader)
+    micros = java_moment(shorter, reader)
     if micros is None and (iso := _ISO.fullmatch(shorter)):
         day, clock, seconds, fraction = iso.groups()
         plain = f"{day} {clock}:{seconds or '00'}{(fraction or '').rstrip('.')}"
         micros = java_moment(plain, Reader(Generation.HIVE4))
     if micros is None and (zoned := _on_clocks(shorter)) is not None and zoned[1]:
         micros = (time_in_zone(*zoned).replace(tzinfo=None) - _EPOCH) // timedelta(microseconds=1)
-    if micros is None and (days := java_day(text, generation)) is not None:
+    if micros is None and (days := java_day(text, reader)) is not None:
         micros = days * DAY_MICROS
     return micros
 
 
-def _instant(text: str, _: TypeNode, generation: Reader) -> datetime | None:
-    zoned = _on_clocks(_without_long_fraction(text.strip(JAVA_BLANKS), generation))
+def _instant(text: str, _: TypeNode, reader: Reader) -> datetime | None:
+    zoned = _on_clocks(_without_long_fraction(text.strip(JAVA_BLANKS), reader))
     if zoned is not None and not zoned[1]:
         raise RefusedError(f"{text!r} has no time zone, and Hive reads it in that of the session")
     return None if zoned is None else time_in_zone(*zoned).astimezone(UTC)
 
 
-def _without_long_fraction(text: str, generation: Reader) -> str:
+def _without_long_fraction(text: str, reader: Reader) -> str:
     """Return a text without what follows nine characters after its point, up to a zone (`trimNanoTimestamp`)."""
     point, first = text.find("."), text.find(" ")
-    signs = " +" if generation is Generation.HIVE4 else " "
+    signs = " +" if reader is Generation.HIVE4 else " "
     ends = [text.find(sign, first + 1) for sign in signs] if first >= 0 else []
     end = next((end for end in ends if end >= 0), len(text))
     is_long = 0 <= point < end - _NANO_DIGITS
@@ -208,7 +208,7 @@ _COMPARED_AS_TEXTS: dict[Kind, Callable[[TypeNode], Callable[[Any], str]]] = {
 """The text of a value, by which Hive's metastore leaves partitions out; keys of other types Hive compares as values."""
 
 
-def key_values(scan: Scan, partition: str, generation: Reader, names: Iterable[str]) -> dict[str, Any]:
+def key_values(scan: Scan, partition: str, reader: Reader, names: Iterable[str]) -> dict[str, Any]:
     """Return the values of the partition keys with one of these lower-case names, by them.
 
     partition  its name, as `k=v/k2=v2`
@@ -218,7 +218,7 @@ def key_values(scan: Scan, partition: str, generation: Reader, names: Iterable[s
     values = {}
     for name, text, hive_type in _keys(scan, partition, names):
         try:
-            values[name] = partition_value(text, hive_type, generation)
+            values[name] = partition_value(text, hive_type, reader)
         except RefusedError as error:
             raise RefusedError(
                 f"Cannot read partition {partition} of {scan.table}: of {name}, a {hive_type.upper()}, {error}"
@@ -274,7 +274,7 @@ def partition_scalars(scan: Scan, split: Split) -> dict[str, pa.Scalar]:
     types = {key.name.lower(): key.type for key in scan.partition_keys}
     return {
         name: pa.scalar(value, arrow_type(_key_type(types[name])))
-        for name, value in key_values(scan, split.partition, split.generation, used).items()
+        for name, value in key_values(scan, split.partition, split.reader, used).items()
     }
 
 

@@ -109,7 +109,7 @@ def _parquet(
         file,
         row,
         names,
-        generation=split.generation,
+        reader=split.reader,
         int96=int96,
         by_position=scan.properties.get(INDEX_ACCESS, "").strip().lower() == "true",
         where=source.name,
@@ -144,6 +144,6 @@ def _text(
 ) -> Iterator[tuple[int, dict[str, pa.Array]]]:
     """Yield the columns of the lines of a split."""
     form = TextFormat.of(scan.table, scan.serde, scan.properties)
-    columns = TextColumns(form, row, names, generation=split.generation, where=source.name)
+    columns = TextColumns(form, row, names, reader=split.reader, where=source.name)
     for lines in split_of_lines(source, split.file.path, form, split.start, split.end, codecs):
         yield from columns.batches(lines)

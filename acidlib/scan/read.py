@@ -166,7 +166,7 @@ class SplitReader:
             deleted = self._deleted.near(split, files, [keys.key_range(keep=False) for keys in stripes])
         write_ids = all_committed(None) if split.all_valid or self._scan.insert_only else split.write_ids
         for keys in stripes:
-            if opened.acid and may_be_deleted and split.generation is Generation.HIVE3:
+            if opened.acid and may_be_deleted and split.reader is Generation.HIVE3:
                 _require_own_bucket(keys)
             keep = kept_mask(*row_masks(keys, deleted, write_ids))
             if keep is None or keep.any():
@@ -244,7 +244,7 @@ class _ColumnsOfFiles:
         """Return how an open file of a split fills some columns; raises as `file_columns`."""
         row = opened.row
         # `parse_types` returns one tree for equal columns; while it is kept here, no other tree has its identity
-        key = id(row), names, split.generation, split.matching
+        key = id(row), names, split.reader, split.matching
         if key not in self._known:
             if len(self._known) == MAX_ROW_TYPES:
                 self._known.clear()
@@ -252,7 +252,7 @@ class _ColumnsOfFiles:
                 self._row,
                 names,
                 row,
-                generation=split.generation,
+                reader=split.reader,
                 matching=split.matching,
                 where=opened.tail.name,
             )

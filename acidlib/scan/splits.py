@@ -81,7 +81,7 @@ class Split:
     location: Location
     partition: str | None
     write_ids: ValidWriteIdList
-    generation: Reader
+    reader: Reader
     matching: ColumnMatching
     file: DataFile
     start: int
@@ -108,7 +108,7 @@ def place_splits(
     location: Location,
     partition: str | None,
     write_ids: ValidWriteIdList,
-    generation: Reader,
+    reader: Reader,
     matching: ColumnMatching,
     split_bytes: int = SPLIT_BYTES,
 ) -> tuple[Split, ...]:
@@ -121,13 +121,13 @@ def place_splits(
     for directory in directories:
         if directory.role is Role.DELETE_DELTA:
             continue
-        later = [file for entry in events if _may_delete(entry, directory, generation) for file in entry.files]
+        later = [file for entry in events if _may_delete(entry, directory, reader) for file in entry.files]
         by_bucket: dict[int, tuple[DataFile, ...]] = {}
         all_valid = _all_valid(directory, write_ids)
         numbered: dict[int, list[DataFile]] = {}
         for file in directory.files:
             if file.bucket not in by_bucket:
-                by_bucket[file.bucket] = _events_of(file.bucket, later, generation)
+                by_bucket[file.bucket] = _events_of(file.bucket, later, reader)
             deletes = by_bucket[file.bucket]
             before: tuple[DataFile, ...] = ()
             if file.form is FileForm.ORIGINAL and (scan.row_ids or deletes) and not scan.insert_only:
@@ -138,7 +138,7 @@ def place_splits(
                     location=location,
                     partition=partition,
                     write_ids=write_ids,
-                    generation=generation,
+                    reader=reader,
                     matching=matching,
                     file=file,
                     start=start,
@@ -152,26 +152,26 @@ def place_splits(
     return tuple(splits if scan.insert_only else sorted(splits, key=lambda split: split.file.bucket))
 
 
-def _may_delete(events: InputDirectory, rows: InputDirectory, generation: Reader) -> bool:
+def _may_delete(events: InputDirectory, rows: InputDirectory, reader: Reader) -> bool:
     """Return whether readers apply the events of a delete delta to the rows of another directory.
 
     Hive 4 does where the events are of a later write id than the directory's first, or of a later statement of the same
     one (`VectorizedOrcAcidRowBatchReader`, `OrcSplit.parse`); Hive 3.1 always.
     """
-    if generation is Generation.HIVE3 or not isinstance(rows.name, DeltaDir) or not isinstance(events.name, DeltaDir):
+    if reader is Generation.HIVE3 or not isinstance(rows.name, DeltaDir) or not isinstance(events.name, DeltaDir):
         return True
     last, first = events.name.max_write_id, rows.name.min_write_id
     later_statement = max(events.name.statement_id, 0) > max(rows.name.statement_id, 0)
     return last > first or (last == first and later_statement)
 
 
-def _events_of(bucket: int, files: Sequence[DataFile], generation: Reader) -> tuple[DataFile, ...]:
+def _events_of(bucket: int, files: Sequence[DataFile], reader: Reader) -> tuple[DataFile, ...]:
     """Return those of some delete files that may hold events of a bucket.
 
     Hive 4 opens the one of the bucket's number (`OrcInputFormat`). Hive 3.1 writes events of unbucketed tables to files
     of any number, and opens all.
     """
-    return tuple(file for file in files if generation is Generation.HIVE3 or file.bucket == bucket)
+    return tuple(file for file in files if reader is Generation.HIVE3 or file.bucket == bucket)
 
 
 def _all_valid(directory: InputDirectory, write_ids: ValidWriteIdList) -> bool:

@@ -242,12 +242,10 @@ class TextColumns:
     Raises RefusedError for a type that is not read from text.
     """
 
-    def __init__(
-        self, form: TextFormat, row: TypeNode, names: Sequence[str], *, generation: Reader, where: str
-    ) -> None:
+    def __init__(self, form: TextFormat, row: TypeNode, names: Sequence[str], *, reader: Reader, where: str) -> None:
         self._form = form
         self._where = where
-        self._generation = generation
+        self._reader = reader
         self._last = len(row.children) - 1
         in_table = {name.lower(): place for place, name in enumerate(row.field_names)}
         self._columns = [(name, in_table[name], row.children[in_table[name]]) for name in names]
@@ -301,7 +299,7 @@ class TextColumns:
         if node.kind in _TEXTS:
             return shortened(readable_texts(self._unescaped(texts), Kind.STRING), node)
         try:
-            return _parsed(texts, node, self._generation)
+            return _parsed(texts, node, self._reader)
         except RefusedError as error:
             raise RefusedError(f"Cannot read column {name} of {self._where}: {error}") from None
 
@@ -347,12 +345,12 @@ _BASE64 = re.compile(rb"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}(?:==)?|[A-Za-z0
 _NEARLY_BASE64 = re.compile(rb"[A-Za-z0-9+/=_\-\s]*")
 
 
-def _parsed(texts: pa.Array, node: TypeNode, generation: Reader) -> pa.Array:
+def _parsed(texts: pa.Array, node: TypeNode, reader: Reader) -> pa.Array:
     """Return the values of texts: the usual ones by Arrow, the others one by one."""
     target = arrow_type(node)
     usual = _USUAL.get(node.kind)
     if usual is None:
-        return _one_by_one(texts, node, generation)
+        return _one_by_one(texts, node, reader)
     is_usual = pc.match_substring_regex(texts, usual(node))
     strings = pc.if_else(is_usual, texts, pa.scalar(None, pa.binary())).view(pa.string())
     if node.kind in _BITS:
@@ -366,7 +364,7 @@ def _parsed(texts: pa.Array, node: TypeNode, generation: Reader) -> pa.Array:
     is_other = pc.fill_null(pc.invert(is_usual), False)
     if not pc.any(is_other).as_py():
         return values
-    others = _one_by_one(texts.filter(is_other), node, generation)
+    others = _one_by_one(texts.filter(is_other), node, reader)
     return pc.replace_with_mask(values, is_other, others)
 
 
@@ -388,9 +386,9 @@ _USUAL: dict[Kind, Callable[[TypeNode], str]] = {
 """Texts that every reader takes for the same value as Arrow."""
 
 
-def _one_by_one(texts: pa.Array, node: TypeNode, generation: Reader) -> pa.Array:
+def _one_by_one(texts: pa.Array, node: TypeNode, reader: Reader) -> pa.Array:
     parse = _PARSERS[node.kind]
-    values = [None if text is None else parse(text, node, generation) for text in texts.to_pylist()]
+    values = [None if text is None else parse(text, node, reader) for text in texts.to_pylist()]
     if node.kind in (Kind.DATE, Kind.TIMESTAMP):
         numbers = pa.int32() if node.kind is Kind.DATE else pa.int64()
         try:
@@ -412,21 +410,21 @@ def _real(text: bytes, node: TypeNode, _: Reader) -> float | None:
     return java_real(text.decode("latin-1"), arrow_type(node))
 
 
-def _decimal(text: bytes, node: TypeNode, generation: Reader) -> Decimal | None:
+def _decimal(text: bytes, node: TypeNode, reader: Reader) -> Decimal | None:
     plain = text.decode("latin-1")
-    return java_decimal(plain.strip(JAVA_BLANKS) if generation is Generation.HIVE4 else plain, node, generation)
+    return java_decimal(plain.strip(JAVA_BLANKS) if reader is Generation.HIVE4 else plain, node, reader)
 
 
 def _boolean(text: bytes, _node: TypeNode, _: Reader) -> bool | None:
     return {b"true": True, b"false": False}.get(text.lower())
 
 
-def _date(text: bytes, _: TypeNode, generation: Reader) -> int | None:
-    return None if len(text) < _MIN_DAY_CHARACTERS else java_day(text.decode("latin-1"), generation)
+def _date(text: bytes, _: TypeNode, reader: Reader) -> int | None:
+    return None if len(text) < _MIN_DAY_CHARACTERS else java_day(text.decode("latin-1"), reader)
 
 
-def _timestamp(text: bytes, _: TypeNode, generation: Reader) -> int | None:
-    return java_moment(text.decode("latin-1").replace("T", " "), generation)
+def _timestamp(text: bytes, _: TypeNode, reader: Reader) -> int | None:
+    return java_moment(text.decode("latin-1").replace("T", " "), reader)
 
 
 def _bytes(text: bytes, _node: TypeNode, _: Reader) -> bytes:

@@ -46,9 +46,9 @@ class StoredTimes:
     julian: bool
 
     @classmethod
-    def of(cls, zone: str, calendar: int, generation: Reader) -> StoredTimes:
+    def of(cls, zone: str, calendar: int, reader: Reader) -> StoredTimes:
         """Return the rule of readers of a Hive for a stripe with this zone in a file of this calendar."""
-        return cls(zone=zone, julian=generation is Generation.HIVE4 and calendar != Calendar.PROLEPTIC_GREGORIAN)
+        return cls(zone=zone, julian=reader is Generation.HIVE4 and calendar != Calendar.PROLEPTIC_GREGORIAN)
 
     def days(self, stored: Longs) -> Longs:
         """Return days since 1970-01-01 of the proleptic Gregorian calendar."""

@@ -175,16 +175,16 @@ def wanted_partitions(table: str, keys: Sequence[TableColumn], names: Iterable[s
     return chosen
 
 
-def may_match(scan: Scan, partition: str | None, generation: Reader) -> bool:
+def may_match(scan: Scan, partition: str | None, reader: Reader) -> bool:
     """Return whether rows of a partition, `k=v/k2=v2`, may fulfil the condition, by the values of its keys.
 
-    generation  of the Hive that reads the texts of its keys
+    reader  of the texts of its keys
 
     Raises RefusedError where the text of a key that the condition names has no certain value or comparison.
     """
     if scan.predicate is None or partition is None:
         return True
-    values = key_values(scan, partition, generation, scan.predicate.columns)
+    values = key_values(scan, partition, reader, scan.predicate.columns)
     if scan.exact:  # what Spark tests again, it compares as values
         assert_compared_alike(scan, partition, values, scan.predicate)
     return not values or bool(scan.predicate.may_match(partition_bounds(values)))

@@ -100,7 +100,7 @@ def look(
         known_places=len(places) if most_places else None,
         findings=tuple(findings),
         by_location=hms is None,
-        generation=queued.calls,
+        calls=queued.calls,
     )
     return replace(status_of(seen, limits_of(services.settings)), notes=tuple(notes))
 
@@ -329,7 +329,7 @@ def _figures(services: Services, attempts: Attempts, listed: ListedPlace, of_req
             state,
             listed.listing,
             place.settings(services.settings).thresholds(),
-            generation=listed.hive.names,
+            names=listed.hive.names,
             properties={},
             insert_only=place.is_insert_only,
         )

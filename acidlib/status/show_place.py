@@ -46,7 +46,7 @@ def _shown(services: Services, place: Place) -> ShownPlace:
             acid_state,
             listing,
             listed.write_ids,
-            generation=listed.hive.names,
+            names=listed.hive.names,
             txns=place.interpretation.txns,
         )
         try:

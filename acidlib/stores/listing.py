@@ -153,13 +153,13 @@ def flush_length(fs: FileSystem, path: str, physical_length: int) -> int:
     return int(length)
 
 
-def identity_file_of(listing: Listing, high_water_mark: int, generation: Names) -> str:
+def identity_file_of(listing: Listing, high_water_mark: int, names: Names) -> str:
     """Return the newest data file up to the mark, as text; empty without one. No writer changes it any more."""
     files = []
     for file in listing.files:
         if has_hidden_part(file.path) or file.name.endswith(SIDE_FILE_SUFFIX):
             continue
-        name = parse_directory(file.path.partition("/")[0], generation)
+        name = parse_directory(file.path.partition("/")[0], names)
         if name is None or (name.write_id if isinstance(name, BaseDir) else name.max_write_id) <= high_water_mark:
             files.append(file)
     newest = max(files, key=lambda file: (file.modified, file.path), default=None)

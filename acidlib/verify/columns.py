@@ -93,7 +93,7 @@ def _not_understood(text: str, at: int) -> CorruptError:
     return CorruptError(f"Cannot verify: the type {text!r} is not understood at {at}")
 
 
-def row_reader(file: ColumnType, table: ColumnType, matching: ColumnMatching, generation: Reader) -> Values | None:
+def row_reader(file: ColumnType, table: ColumnType, matching: ColumnMatching, reader: Reader) -> Values | None:
     """Return the conversion of a file's rows to rows of its table, or None where they are the same.
 
     Raises CorruptError for types that the table's Hive cannot convert.
@@ -101,17 +101,17 @@ def row_reader(file: ColumnType, table: ColumnType, matching: ColumnMatching, ge
     if matching.by_position or all(_UNNAMED.fullmatch(name) for name in file.names):
         # columns get the table's names, and columns beyond those a name that no column has
         file = replace(file, names=(*table.names, *[""] * len(file.inner))[: len(file.inner)])
-    return _struct(file, table, generation, str if matching.case_sensitive else str.lower)
+    return _struct(file, table, reader, str if matching.case_sensitive else str.lower)
 
 
-def _struct(file: ColumnType, table: ColumnType, generation: Reader, same: Callable[[str], str]) -> Values | None:
+def _struct(file: ColumnType, table: ColumnType, reader: Reader, same: Callable[[str], str]) -> Values | None:
     places: dict[str, int] = {}
     for place, name in enumerate(file.names):
         places.setdefault(same(name), place)
     taken: list[tuple[int | None, Values | None]] = []
     for name, kind in zip(table.names, table.inner, strict=True):
         source = places.get(same(name))
-        taken.append((source, None if source is None else _value(file.inner[source], kind, generation, same)))
+        taken.append((source, None if source is None else _value(file.inner[source], kind, reader, same)))
     if taken == [(place, None) for place in range(len(file.inner))]:
         return None
     return lambda values: tuple(
@@ -119,14 +119,14 @@ def _struct(file: ColumnType, table: ColumnType, generation: Reader, same: Calla
     )
 
 
-def _value(file: ColumnType, table: ColumnType, generation: Reader, same: Callable[[str], str]) -> Values | None:
+def _value(file: ColumnType, table: ColumnType, reader: Reader, same: Callable[[str], str]) -> Values | None:
     def below(number: int) -> Values | None:
-        return _value(file.inner[number], table.inner[number], generation, same)
+        return _value(file.inner[number], table.inner[number], reader, same)
 
     if file.kind == table.kind:
         match table.kind:
             case "struct":
-                return _struct(file, table, generation, same)
+                return _struct(file, table, reader, same)
             case "array":
                 item = below(0)
                 return None if item is None else lambda values: [_changed(item, value) for value in values]
@@ -147,14 +147,14 @@ def _value(file: ColumnType, table: ColumnType, generation: Reader, same: Callab
             case "char" if file.numbers != table.numbers:
                 return _padded(table)
         return None
-    return _converted(file, table, generation)
+    return _converted(file, table, reader)
 
 
 def _changed(change: Values | None, value: Any) -> Any:
     return value if change is None or value is None else change(value)
 
 
-def _converted(file: ColumnType, table: ColumnType, generation: Reader) -> Values | None:
+def _converted(file: ColumnType, table: ColumnType, reader: Reader) -> Values | None:
     old, new = file.kind, table.kind
     text: Callable[[Any], str] | None = None
     if old == "boolean" or old in _INTEGERS:
@@ -167,7 +167,7 @@ def _converted(file: ColumnType, table: ColumnType, generation: Reader) -> Value
             return lambda value: f"{int(value)}{fraction}"
         text = (lambda value: "TRUE" if value else "FALSE") if old == "boolean" else str
     elif old in _REALS:
-        bits = _REALS["double" if generation is Generation.HIVE4 else old]
+        bits = _REALS["double" if reader is Generation.HIVE4 else old]
         if new == "double":
             return None if bits == _REALS["double"] else lambda value: float(_real_text(value, bits))
         text = functools.partial(_real_text, bits=bits)

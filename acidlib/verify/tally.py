@@ -100,7 +100,7 @@ class BucketView:
     columns: str | None
     schema: DataFile | None
     matching: ColumnMatching
-    generation: Reader
+    reader: Reader
     renumbered: bool = False
 
     @property
@@ -195,7 +195,7 @@ def _rows(view: BucketView, files: DataFiles, deleted: dict[Key, set[int]]) -> I
     before: dict[str, int] = {}
     for file, is_valid in _visible(view, view.files):
         with open_orc(files, view.location, file) as orc:
-            convert = row_reader(orc.row, table, view.matching, view.generation)
+            convert = row_reader(orc.row, table, view.matching, view.reader)
             events = _events(orc, file, is_valid) if orc.has_ids else _numbered(orc, file, is_valid, before)
             for event in events:
                 if deleted and event[3] in deleted.get(event[1:3], ()):

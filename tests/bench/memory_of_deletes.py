@@ -197,7 +197,7 @@ def units(directory: Path) -> Iterator[Unit]:
                 deletes=deletes,
                 collapse=True,
                 schema=file,
-                generation=Generation.HIVE3,
+                reader=Generation.HIVE3,
                 keep_empty=True,
                 write_ids=all_committed("t", 1_000_000).for_compactor(),
                 settings=RewriteSettings(part_bytes=PART_BYTES),

@@ -50,7 +50,7 @@ def unit_of(directory: Path) -> Unit:
         deletes=tuple(file for file in found if file.directory.startswith("delete_delta")),
         collapse=True,
         schema=rows[-1],
-        generation=Generation.HIVE3,
+        reader=Generation.HIVE3,
         keep_empty=True,
         write_ids=all_committed("t", 1_000_000).for_compactor(),
         settings=RewriteSettings(),

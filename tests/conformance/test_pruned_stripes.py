@@ -96,7 +96,7 @@ def stored(name: str, data: bytes) -> Stored:
         fields.append(pa.field(lower, array.type, metadata={HIVE_TYPE: b"char(5)"} if simple == "char" else None))
         sampled[lower] = Sampled(kind=simple, samples=samples(array, simple))
     by_name = ColumnMatching(by_position=False)
-    parts = align(row, row, where=name, generation=Generation.HIVE3, matching=by_name).children
+    parts = align(row, row, where=name, reader=Generation.HIVE3, matching=by_name).children
     return Stored(
         name=name,
         tail=tail,

@@ -61,10 +61,10 @@ def claim_by_contents(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(LocalFileSystem, "rename_noreplace", overwriting)
 
 
-def no_generations(patch: pytest.MonkeyPatch) -> None:
+def no_numbers(patch: pytest.MonkeyPatch) -> None:
     """A renewal leaves the name that a taker has seen."""
     rename = claims.try_to_rename
-    patch.setattr(claims, "_generation_path", lambda directory, number, token: f"{directory}/0.{token}")
+    patch.setattr(claims, "_ticket_path", lambda directory, number, token: f"{directory}/0.{token}")
     patch.setattr(
         claims, "try_to_rename", lambda fs, a, b, **more: fs.exists(a) if a == b else rename(fs, a, b, **more)
     )
@@ -142,7 +142,7 @@ TRIALS: dict[str, Callable[[StoreUnderTest], object]] = {
 MUTANTS: list[tuple[Callable[[pytest.MonkeyPatch], None], str, str]] = [
     (claim_by_contents, "asleep", "our claim on it is lost"),
     (claim_by_contents, "taker asleep", "owner and taker"),
-    (no_generations, "taker asleep", "an owner that has renewed was taken over"),
+    (no_numbers, "taker asleep", "an owner that has renewed was taken over"),
     (claim_by_making, "in turn", "which no run leaves|two hold the place|File(NotFound|Exists)Error.*_acidlib_claim"),
     (no_revocation, "asleep, cleaned", "not seen by others"),
     (no_look_after_a_revocation, "answers lost", "the answer was lost"),

@@ -197,7 +197,7 @@ class Maintenance:
             ids = ValidWriteIdList.parse(history.now.text)
             generation = Generation(history.generation)
             still = aborted_present(
-                listing, ids, generation=generation, up_to=mark, compacted=self._outputs.get(location, set())
+                listing, ids, names=generation, up_to=mark, compacted=self._outputs.get(location, set())
             )
             self._one_base(path, mark, known)
         else:

@@ -222,7 +222,7 @@ def computed(column: Column, slots: list[Any], bounds: list[int], generation: in
     node = TypeNode(column=1, kind=column.kind)
     at = np.array(bounds, np.int64)
     return group_statistics(
-        canonical(column), node, at, value_bounds(slots, bounds), generation=Generation(generation), timezone="UTC"
+        canonical(column), node, at, value_bounds(slots, bounds), reader=Generation(generation), timezone="UTC"
     )
 
 
@@ -258,8 +258,8 @@ def test_merged_groups_are_the_statistics_of_the_whole(name: str, generation: in
         groups = computed(column, slots, bounds, generation)
         (whole,) = computed(column, slots, [0, len(slots)], generation)
         node = TypeNode(column=1, kind=case.kind)
-        merged = merge_statistics(groups, node, generation=Generation(generation))
-        assert copied_statistics(merged, node, generation=Generation(generation)) == merged
+        merged = merge_statistics(groups, node, reader=Generation(generation))
+        assert copied_statistics(merged, node, reader=Generation(generation)) == merged
         if all(group.HasField(case.field) or not group.number_of_values for group in groups):
             sums = getattr(merged, case.field), getattr(whole, case.field)
             if case.field in ("double_statistics", "int_statistics", "decimal_statistics"):
@@ -297,7 +297,7 @@ def test_booleans(values: list[bool], cuts: list[int]) -> None:
     column = Column(kind=Kind.BOOLEAN, slots=len(values), values=np.array(values, np.uint8))
     groups = computed(column, values, bounds, 4)
     assert [g.bucket_statistics.count[0] for g in groups] == [sum(values[a:b]) for a, b in itertools.pairwise(bounds)]
-    merged = merge_statistics(groups, TypeNode(column=1, kind=Kind.BOOLEAN), generation=Generation.HIVE3)
+    merged = merge_statistics(groups, TypeNode(column=1, kind=Kind.BOOLEAN), reader=Generation.HIVE3)
     assert list(merged.bucket_statistics.count) == [sum(values)]
 
 

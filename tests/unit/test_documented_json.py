@@ -67,7 +67,7 @@ def queue() -> Requests:
         blockers=(shown_blocker(blocker),),
         totals=RequestTotals(compactions=1),
     )
-    return Requests(head=HEAD, document=document, rows=(request,), generation=generation, now_ms=0, of=1)
+    return Requests(head=HEAD, document=document, rows=(request,), calls=generation, now_ms=0, of=1)
 
 
 def shown_place() -> Places:

@@ -3,15 +3,15 @@
 A claim is a directory in the place that is changed by renames only, because local disks, mounts and HDFS do a rename
 atomically for one of several callers:
 
-    _acidlib_claim/<generation>.<token>/   empty; the run with this token holds the claim
-    _acidlib_claim/<token>.json            its record: the owner, since when, and in which process
+    _acidlib_claim/<number>.<token>/   empty; the ticket: the run with this token holds the claim
+    _acidlib_claim/<token>.json        its record: the owner, since when, and in which process
 
-It is made whole beside its place, as `_acidlib_claim.<token>`, and renamed there. Renewing renames the generation to
-the next one, taking over renames it to the next one with the taker's token. Both name the generation that they have
-seen, so of two takers exactly one wins, and an owner that was taken over while it was paused can neither renew nor
-release the claim of its successor. Generations come into the directory only with the directory itself: one that has
-none is an orphan for ever, and any run may remove it. A generation is a directory and no file, because a rename of a
-file has to reserve the new name where a mount knows no rename that never replaces, and then there would be two.
+It is made whole beside its place, as `_acidlib_claim.<token>`, and renamed there. Renewing renames the ticket to the
+next number, taking over renames it to the next number with the taker's token. Both name the ticket that they have seen,
+so of two takers exactly one wins, and an owner that was taken over while it was paused can neither renew nor release
+the claim of its successor. A ticket comes into the directory only with the directory itself: one that has none is an
+orphan for ever, and any run may remove it. A ticket is a directory and no file, because a rename of a file has to
+reserve the new name where a mount knows no rename that never replaces, and then there would be two.
 
 The last sign of life is the time of modification of the directory, which every rename in it moves. The taker reads the
 present time off a directory that it has just made. So the clock of the file system alone decides which claim is stale,
@@ -19,7 +19,7 @@ not those of the machines. An owner counts as dead after `STALE_SECONDS` without
 on this machine and its process has ended.
 
 Nothing of a claim is synced to disk. A loss of power ends its owner as well; or, where the disk is another machine's,
-it undoes a rename, and the run that had renamed finds its generation missing when it renews the claim the next time.
+it undoes a rename, and the run that had renamed finds its ticket missing when it renews the claim the next time.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ from acidlib.stores.store import CLAIM, STALE_SECONDS, Claim, instant
 TRIES_TO_CLAIM = 5
 """How often a run makes its own directory before it leaves the place to others."""
 
-_GENERATION = re.compile(r"(\d+)\.(.+)")
-_FIRST_GENERATION = 1
+_TICKET = re.compile(r"(\d+)\.(.+)")
+_FIRST = 1
 _LOOKS = 3
 
 
@@ -73,13 +73,13 @@ class ClaimRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _SeenClaim:
-    """A claim directory in the generation that was seen, and the files in it.
+    """A claim directory with the number of its ticket, and the files in it.
 
-    Without a holder there is no generation: the claim is an orphan.
+    Without a holder there is no ticket: the claim is an orphan.
     """
 
     holder: ClaimRecord | None
-    generation: int
+    number: int
     names: tuple[str, ...]
 
 
@@ -93,20 +93,20 @@ def claim(fs: RenameFileSystem, location: Location, *, owner: str, token: str) -
     if not fs.is_directory(str(location)) and fs.exists(str(location)):
         raise RefusedError(f"Cannot claim {location}: it is a file or a symbolic link")
     for _ in range(TRIES_TO_CLAIM):
-        generation = _try_to_claim(fs, location, owner, token)
-        if generation is not None:
-            return RenameClaim(fs, location, token, generation)
+        number = _try_to_claim(fs, location, owner, token)
+        if number is not None:
+            return RenameClaim(fs, location, token, number)
     raise BusyError(f"Cannot claim {location}: other runs have just worked there; {WHEN_FREE}")
 
 
 def _try_to_claim(fs: RenameFileSystem, location: Location, owner: str, token: str) -> int | None:
-    """Return the generation of our claim; None when another run was faster, so that it has to be looked at again."""
+    """Return the number of our ticket; None when another run was faster, so that it has to be looked at again."""
     path = f"{location}/{CLAIM}"
     seen = _look(fs, path)
     own = f"{path}.{token}"
     fs.make_directory(own)
     try:
-        now = fs.entry(own).modified  # made after the look: a claim that was renewed since has another generation
+        now = fs.entry(own).modified  # made after the look: a claim that was renewed since has another number
         if seen is not None and seen.holder is not None and not seen.holder.is_stale(now):
             raise BusyError(
                 f"Cannot claim {location}: {seen.holder.owner} has worked on it since {instant(seen.holder.start)} "
@@ -117,12 +117,12 @@ def _try_to_claim(fs: RenameFileSystem, location: Location, owner: str, token: s
         if seen is not None:
             _require_ours(fs, path)  # now it is known to whom our files belong there
         if seen is not None and seen.holder is not None:
-            return _take_over(fs, path, token, seen.generation, seen.holder.token)
+            return _take_over(fs, path, token, seen.number, seen.holder.token)
         if seen is not None:
             _clear(fs, path, seen.names)
-        fs.make_directory(_generation_path(own, _FIRST_GENERATION, token))
-        proof = _generation_path(path, _FIRST_GENERATION, token)
-        return _FIRST_GENERATION if try_to_rename(fs, own, path, proof=proof, durable=False) else None
+        fs.make_directory(_ticket_path(own, _FIRST, token))
+        proof = _ticket_path(path, _FIRST, token)
+        return _FIRST if try_to_rename(fs, own, path, proof=proof, durable=False) else None
     finally:
         with suppress(AcidError):  # hidden and harmless, and removed by a cleaner
             if fs.exists(own):
@@ -143,14 +143,14 @@ def _require_ours(fs: FileSystem, path: str) -> None:
 
 
 def _take_over(fs: RenameFileSystem, path: str, token: str, stale: int, stale_token: str) -> int | None:
-    """Rename a stale generation to our own; None when it was renewed, released or taken meanwhile."""
+    """Rename a stale ticket to our own; None when it was renewed, released or taken meanwhile."""
     our_record = f"{path}/{token}.json"
     if not try_to_rename(fs, f"{path}.{token}/{token}.json", our_record, durable=False):
         return None
-    ours = _generation_path(path, stale + 1, token)
+    ours = _ticket_path(path, stale + 1, token)
     is_taken = False
     try:
-        is_taken = try_to_rename(fs, _generation_path(path, stale, stale_token), ours, durable=False)
+        is_taken = try_to_rename(fs, _ticket_path(path, stale, stale_token), ours, durable=False)
     finally:
         with suppress(AcidError):
             fs.remove_file(f"{path}/{stale_token}.json" if is_taken else our_record, missing=ConflictError)
@@ -160,26 +160,26 @@ def _take_over(fs: RenameFileSystem, path: str, token: str, stale: int, stale_to
 class RenameClaim(Claim):
     """A claim that is a directory, see above."""
 
-    def __init__(self, fs: RenameFileSystem, location: Location, token: str, generation: int) -> None:
+    def __init__(self, fs: RenameFileSystem, location: Location, token: str, number: int) -> None:
         self._fs = fs
         self._path = f"{location}/{CLAIM}"
-        self._generation = generation
+        self._number = number
         super().__init__(location, token)
 
     def renew(self) -> bool:
-        """Rename the generation to the next one.
+        """Rename the ticket to the next number.
 
-        Where a loss of power undoes that, the claim looks older than it is: a run that takes it over by the generation
+        Where a loss of power undoes that, the claim looks older than it is: a run that takes it over by the number
         before leaves us none to rename.
         """
-        following = _generation_path(self._path, self._generation + 1, self.token)
+        following = _ticket_path(self._path, self._number + 1, self.token)
         if not try_to_rename(self._fs, self._own_path, following, durable=False):
             return False
-        self._generation += 1
+        self._number += 1
         return True
 
     def give_up(self) -> None:
-        """Remove our generation, whose name no other claim has, and then the rest if it is an orphan."""
+        """Remove our ticket, whose name no other claim has, and then the rest if it is an orphan."""
         fs, path, own = self._fs, self._path, self._own_path
         is_removed = False
         try:
@@ -193,21 +193,21 @@ class RenameClaim(Claim):
             seen = _look(fs, path, looks=1)
             if seen is not None and seen.holder is not None and seen.holder.token == self.token:
                 # a renewal whose answer was lost has been carried out since
-                fs.remove_empty_directory(_generation_path(path, seen.generation, self.token))
+                fs.remove_empty_directory(_ticket_path(path, seen.number, self.token))
                 seen = _look(fs, path, looks=1)
             if seen is not None and seen.holder is None:
                 _clear(fs, path, seen.names)
 
     @property
     def _own_path(self) -> str:
-        return _generation_path(self._path, self._generation, self.token)
+        return _ticket_path(self._path, self._number, self.token)
 
 
 def read_claim(fs: FileSystem, location: Location) -> ClaimRecord | None:
     """Return the holder of the claim on a place, alive or not; None without one.
 
     An owner whose record is missing or damaged is not known, but lives as long as the claim is renewed. Raises
-    `RefusedError` for a link, a file, or two generations, which no run leaves.
+    `RefusedError` for a link, a file, or two tickets, which no run leaves.
     """
     seen = _look(fs, f"{location}/{CLAIM}")
     return None if seen is None else seen.holder
@@ -232,25 +232,25 @@ def _look(fs: FileSystem, path: str, *, looks: int = _LOOKS) -> _SeenClaim | Non
             )
         try:
             entries = fs.list_directory(path, missing=ConflictError)
-            # after the generation: a claim renewed in between is fresh, one renewed later has another generation
+            # after the ticket: a claim renewed in between is fresh, one renewed later has another number
             beat = fs.entry(path, missing=ConflictError).modified
         except ConflictError as error:
             if again:
                 continue
             raise BusyError(f"Cannot look at the claim {path}: other runs work there just now; {WHEN_FREE}") from error
         names = tuple(entry.name for entry in entries if not entry.is_directory)
-        generations = [entry.name for entry in entries if entry.is_directory]
-        parsed = _GENERATION.fullmatch(generations[0]) if len(generations) == 1 else None
+        tickets = [entry.name for entry in entries if entry.is_directory]
+        parsed = _TICKET.fullmatch(tickets[0]) if len(tickets) == 1 else None
         if parsed is not None:
-            return _SeenClaim(holder=_read_record(fs, path, parsed[2], beat), generation=int(parsed[1]), names=names)
+            return _SeenClaim(holder=_read_record(fs, path, parsed[2], beat), number=int(parsed[1]), names=names)
         if again:
             continue
-        if generations:
+        if tickets:
             raise RefusedError(
-                f"Cannot look at the claim {path}: it holds {' and '.join(generations)}, which no run leaves. "
+                f"Cannot look at the claim {path}: it holds {' and '.join(tickets)}, which no run leaves. "
                 "Remove it if no run works there"
             )
-        return _SeenClaim(holder=None, generation=0, names=names)
+        return _SeenClaim(holder=None, number=0, names=names)
     raise ValueError("a claim is looked at once at least")
 
 
@@ -263,7 +263,7 @@ def _read_record(fs: FileSystem, path: str, token: str, beat: float) -> ClaimRec
 
 
 def _clear(fs: RenameFileSystem, path: str, names: tuple[str, ...]) -> bool:
-    """Remove a claim directory that had no generation; return whether it went.
+    """Remove a claim directory that had no ticket; return whether it went.
 
     Its files are removed by their names: those of a claim that has taken its place meanwhile have others, and the
     removal of the directory spares one that is not empty.
@@ -274,5 +274,5 @@ def _clear(fs: RenameFileSystem, path: str, names: tuple[str, ...]) -> bool:
     return fs.remove_empty_directory(path)
 
 
-def _generation_path(directory: str, number: int, token: str) -> str:
+def _ticket_path(directory: str, number: int, token: str) -> str:
     return f"{directory}/{number}.{token}"

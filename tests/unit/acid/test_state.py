@@ -190,7 +190,7 @@ HIVE_4_CASES = {
 )
 def test_reader(generation: Generation, case: tuple[str, str, str | None, str, str, str]) -> None:
     names, text, base, current, obsolete, neither = case
-    state = acid_state(listing(*short(names)), ValidWriteIdList.parse(text), generation=generation)
+    state = acid_state(listing(*short(names)), ValidWriteIdList.parse(text), names=generation)
     assert (path_of_base(state), deltas(state)) == (base, short(current))
     assert list(state.obsolete) == short(obsolete)
     assert sorted(state.ignored) == sorted(short(neither))
@@ -212,13 +212,13 @@ COMPACTOR_CASES = {
 def test_compactor(case: tuple[str, int, str], generation: Generation) -> None:
     names, mark, current = case
     write_ids = ValidWriteIdList.parse(f"t:{mark}:9223372036854775807:").for_compactor()
-    assert deltas(acid_state(listing(*short(names)), write_ids, generation=generation)) == short(current)
+    assert deltas(acid_state(listing(*short(names)), write_ids, names=generation)) == short(current)
 
 
 @BOTH
 def test_originals_in_path_order(generation: Generation) -> None:
     names = f"{ORIGINALS} 000000_0_copy_2 000000_0_copy_1"
-    state = acid_state(listing(*reversed(names.split())), ValidWriteIdList.parse(MARK_100), generation=generation)
+    state = acid_state(listing(*reversed(names.split())), ValidWriteIdList.parse(MARK_100), names=generation)
     assert (state.base, state.obsolete) == (None, {})
     assert state.originals == (
         "000000_0",
@@ -234,18 +234,18 @@ def test_originals_in_path_order(generation: Generation) -> None:
 def test_empty_originals_can_be_left_out() -> None:
     what = listing("000000_0", "000001_0", sizes={"000000_0": 0})
     lists = all_committed("t", 5)
-    assert acid_state(what, lists, generation=HIVE3, ignore_empty_files=True).originals == ("000001_0",)
-    assert acid_state(what, lists, generation=HIVE3).originals == ("000000_0", "000001_0")
+    assert acid_state(what, lists, names=HIVE3, ignore_empty_files=True).originals == ("000001_0",)
+    assert acid_state(what, lists, names=HIVE3).originals == ("000000_0", "000001_0")
 
 
 def test_originals_below_hidden_names_do_not_exist() -> None:
-    state = acid_state(listing("_tmp_x/000000_0", "sub/.x/000000_0", "sub/_y"), all_committed("t"), generation=HIVE3)
+    state = acid_state(listing("_tmp_x/000000_0", "sub/.x/000000_0", "sub/_y"), all_committed("t"), names=HIVE3)
     assert state.originals == ()
 
 
 def test_compacted_base_needs_everything_below_it_resolved() -> None:
     write_ids = ValidWriteIdList.parse("t:10:4:4:")
-    compacted = acid_state(listing("base_3", "base_6", compacted=("base_3", "base_6")), write_ids, generation=HIVE3)
+    compacted = acid_state(listing("base_3", "base_6", compacted=("base_3", "base_6")), write_ids, names=HIVE3)
     assert (path_of_base(compacted), compacted.obsolete) == ("base_3", {})
     assert list(compacted.ignored.values()) == [NotTaken.NOT_VALID_BASE]
 
@@ -254,17 +254,17 @@ def test_not_enough_history() -> None:
     write_ids = ValidWriteIdList.parse("t:10:4:4:")
     for generation, name in ((HIVE3, "base_4"), (HIVE4, "base_6_v7")):
         with pytest.raises(RefusedError, match=name):
-            acid_state(listing(name), write_ids, generation=generation)
-        state = acid_state(listing(name), write_ids, generation=generation, require_history=False)
+            acid_state(listing(name), write_ids, names=generation)
+        state = acid_state(listing(name), write_ids, names=generation, require_history=False)
         assert (state.base, state.obsolete) == (None, {})
     # an insert overwrite that has not committed is ignored by Hive 4, and only there
-    assert acid_state(listing("base_4", "000000_0"), write_ids, generation=HIVE4).originals == ("000000_0",)
+    assert acid_state(listing("base_4", "000000_0"), write_ids, names=HIVE4).originals == ("000000_0",)
 
 
 def test_visibility() -> None:
     txns = ValidTxnList.parse("20:18:18:15")
     names = ["base_5_v15", "base_6_v18", "base_4_v21", "base_3_v10", "delta_4_5_v15", "delta_4_6_v18", "delta_4_4_0"]
-    state = acid_state(listing(*names), all_committed("t", 9), generation=HIVE4, txns=txns)
+    state = acid_state(listing(*names), all_committed("t", 9), names=HIVE4, txns=txns)
     assert (path_of_base(state), deltas(state)) == ("base_3_v10", ["delta_4_4_0"])
     assert sorted(state.aborted) == ["base_5_v15", "delta_4_5_v15"]
     assert state.ignored == dict.fromkeys(("base_6_v18", "base_4_v21", "delta_4_6_v18"), NotTaken.INVISIBLE)
@@ -273,61 +273,61 @@ def test_visibility() -> None:
 def test_own_transaction_counts_as_open() -> None:
     txns = ValidTxnList(high_water_mark=30)
     names = listing("delta_1_1_0", "base_1_v30")
-    assert acid_state(names, all_committed("t", 1), generation=HIVE4, txns=txns).base is not None
-    assert acid_state(names, all_committed("t", 1), generation=HIVE4, txns=txns.without(30)).base is None
+    assert acid_state(names, all_committed("t", 1), names=HIVE4, txns=txns).base is not None
+    assert acid_state(names, all_committed("t", 1), names=HIVE4, txns=txns.without(30)).base is None
 
 
 def test_aborted_directories() -> None:
     names = ["base_2", "delta_1_1_0", "base_4", "delta_5_5_0", "delta_6_9", "delete_delta_7_7_0"]
     write_ids = ValidWriteIdList.parse("t:9:9223372036854775807::4,5,7,8")
-    four = acid_state(listing(*names), write_ids.for_compactor(), generation=HIVE4)
+    four = acid_state(listing(*names), write_ids.for_compactor(), names=HIVE4)
     assert sorted(four.aborted) == ["base_4", "delete_delta_7_7_0", "delta_5_5_0"]
     assert deltas(four) == ["delta_6_9"]
     # Hive 3.1's compactor reads them all, and drops their rows one by one
-    three = acid_state(listing(*names), write_ids.for_compactor(), generation=HIVE3)
+    three = acid_state(listing(*names), write_ids.for_compactor(), names=HIVE3)
     assert (three.aborted, path_of_base(three), deltas(three)) == ((), "base_2", ["delta_5_5_0", "delta_6_9"])
     # and its readers leave out what is aborted as a whole
-    assert deltas(acid_state(listing(*names), write_ids, generation=HIVE3)) == ["delta_6_9"]
+    assert deltas(acid_state(listing(*names), write_ids, names=HIVE3)) == ["delta_6_9"]
 
 
 def test_base_of_an_aborted_overwrite_goes_once_a_larger_one_is_there() -> None:
     write_ids = ValidWriteIdList.parse("t:10:9223372036854775807::7").for_compactor()
-    state = acid_state(listing("base_5", "base_7", "base_10", compacted=("base_10",)), write_ids, generation=HIVE3)
+    state = acid_state(listing("base_5", "base_7", "base_10", compacted=("base_10",)), write_ids, names=HIVE3)
     assert sorted(state.obsolete) == ["base_5", "base_7"]
-    assert acid_state(listing("base_5", "base_7"), write_ids, generation=HIVE3).obsolete == {}
+    assert acid_state(listing("base_5", "base_7"), write_ids, names=HIVE3).obsolete == {}
 
 
 def test_directories_without_files() -> None:
     what = listing("delta_1_1_0", directories=("base_5", "delta_6_6_0"))
-    three = acid_state(what, all_committed("t", 9), generation=HIVE3)
+    three = acid_state(what, all_committed("t", 9), names=HIVE3)
     assert (path_of_base(three), tuple(three.obsolete)) == ("base_5", ("delta_1_1_0",))
-    four = acid_state(what, all_committed("t", 9), generation=HIVE4)
+    four = acid_state(what, all_committed("t", 9), names=HIVE4)
     assert (four.base, deltas(four)) == (None, ["delta_1_1_0"])
     assert set(four.ignored.values()) == {NotTaken.NO_FILE}
-    assert acid_state(what, all_committed("t", 9), generation=HIVE4, sees_empty_directories=True).base is not None
+    assert acid_state(what, all_committed("t", 9), names=HIVE4, sees_empty_directories=True).base is not None
 
 
 def test_a_marker_makes_a_directory_exist() -> None:
     marked = listing("delta_1_1_0", "delta_1_1_0/_x", "base_5_v6/_orc_acid_version", directories=("base_5_v6",))
-    state = acid_state(marked, all_committed("t", 9), generation=HIVE4)
+    state = acid_state(marked, all_committed("t", 9), names=HIVE4)
     assert (path_of_base(state), tuple(state.obsolete)) == ("base_5_v6", ("delta_1_1_0",))
 
 
 def test_what_covers_is_named() -> None:
-    state = acid_state(listing("base_3", "delta_2_2", "delta_4_8", "delta_5_5_0"), all_committed("t"), generation=HIVE3)
+    state = acid_state(listing("base_3", "delta_2_2", "delta_4_8", "delta_5_5_0"), all_committed("t"), names=HIVE3)
     assert state.obsolete == {"delta_2_2": ("base_3",), "delta_5_5_0": ("delta_4_8",)}
 
 
 def test_partitions_of_a_table_are_never_taken_for_originals() -> None:
     with pytest.raises(RefusedError, match="p=1/delta_1_1_0000 is an ACID directory"):
-        acid_state(listing("base_5", "p=1/delta_1_1_0000/bucket_00000"), all_committed("t"), generation=HIVE3)
+        acid_state(listing("base_5", "p=1/delta_1_1_0000/bucket_00000"), all_committed("t"), names=HIVE3)
 
 
 def test_names_that_do_not_parse() -> None:
     with pytest.raises(CorruptError, match="delta_abc"):
-        acid_state(listing("delta_abc"), all_committed("t"), generation=HIVE3)
+        acid_state(listing("delta_abc"), all_committed("t"), names=HIVE3)
     with pytest.raises(RefusedError, match="visibility"):
-        acid_state(listing("base_5_v6"), all_committed("t"), generation=HIVE3)
+        acid_state(listing("base_5_v6"), all_committed("t"), names=HIVE3)
 
 
 IDS = ValidWriteIdList(table="db.t", high_water_mark=20, open_ids=(15,), aborted_ids=(7, 12))
@@ -337,7 +337,7 @@ TXNS = ValidTxnList.parse("100:90:90:80")
 def seen(*files: str, hidden: tuple[str, ...] = (), generation: Generation = Generation.HIVE4) -> dict[str, PlacePart]:
     directories = {path.partition("/")[0] for path in files if "/" in path}
     there = listing(*files, length=10, directories=(*sorted(directories), *hidden))
-    state = acid_state(there, IDS, generation=generation, txns=TXNS)
+    state = acid_state(there, IDS, names=generation, txns=TXNS)
     return {part.path: part for part in place_parts(there, state, generation)}
 
 

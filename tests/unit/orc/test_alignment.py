@@ -23,9 +23,7 @@ HIVE3, HIVE4 = Generation
 
 
 def aligned(target: str, source: str, generation: Generation = HIVE3) -> Alignment:
-    return align(
-        tree(target), tree(source), where="/t/old", generation=generation, matching=ColumnMatching.of(generation)
-    )
+    return align(tree(target), tree(source), where="/t/old", reader=generation, matching=ColumnMatching.of(generation))
 
 
 def of_columns(target: str, source: str, generation: Generation = HIVE3) -> Alignment:
@@ -160,7 +158,7 @@ def claiming(node: TypeNode, **claims: int) -> TypeNode:
 )
 def test_types_that_hive_does_not_have_are_refused(source: TypeNode, target: TypeNode) -> None:
     with pytest.raises(RefusedError, match="no lossless conversion is known"):
-        align(target, source, where="f", generation=HIVE4, matching=ColumnMatching.of(HIVE4))
+        align(target, source, where="f", reader=HIVE4, matching=ColumnMatching.of(HIVE4))
 
 
 # --- by name and by position ------------------------------------------------------------------------------------------
@@ -171,7 +169,7 @@ WITHOUT_CASE = ColumnMatching(by_position=False, case_sensitive=False)
 
 def sources(target: str, source: str, matching: ColumnMatching) -> list[int | None]:
     """The column of the file that fills each of the table's, below the row too; None: null."""
-    found = align(tree(target), tree(source), where="f", generation=HIVE4, matching=matching)
+    found = align(tree(target), tree(source), where="f", reader=HIVE4, matching=matching)
     return [None if part.source is None else part.source.column for part in found.walk()][1:]
 
 
@@ -209,7 +207,7 @@ def test_columns_go_by_name_or_by_position_and_fields_by_name(
 
 def test_of_two_columns_with_one_name_the_last_is_read() -> None:
     source = replace(tree("struct<a:int,b:int>"), field_names=("a", "a"))
-    found = align(tree("struct<a:int>"), source, where="f", generation=HIVE3, matching=BY_NAME)
+    found = align(tree("struct<a:int>"), source, where="f", reader=HIVE3, matching=BY_NAME)
     assert found.children[0].source == source.children[1]
 
 
@@ -308,11 +306,11 @@ def test_a_decimal_without_precision_stays_among_its_like() -> None:
     """Hive 0.11 wrote such; readers round its values, each of which has a scale of its own."""
     [plain] = tree("struct<a:decimal(12,2)>").children
     old = replace(plain, precision=0, scale=0)
-    assert align(old, old, where="/t/old", generation=HIVE3, matching=ColumnMatching.of(HIVE3)).copyable
-    found = align(plain, old, where="/t/old", generation=HIVE3, matching=ColumnMatching.of(HIVE3))
+    assert align(old, old, where="/t/old", reader=HIVE3, matching=ColumnMatching.of(HIVE3)).copyable
+    found = align(plain, old, where="/t/old", reader=HIVE3, matching=ColumnMatching.of(HIVE3))
     assert (found.copyable, found.converted) == (False, HIVE3)
     with pytest.raises(RefusedError, match="decimal"):
-        align(old, plain, where="/t/old", generation=HIVE3, matching=ColumnMatching.of(HIVE3))
+        align(old, plain, where="/t/old", reader=HIVE3, matching=ColumnMatching.of(HIVE3))
 
 
 def converted(
@@ -325,7 +323,7 @@ def converted(
         tree(f"struct<a:{new}>"),
         reader.tail.root,
         where="f",
-        generation=generation,
+        reader=generation,
         matching=ColumnMatching(by_position=False),
     )
     column = reader.aligned(alignment, len(values)).children[0]
@@ -436,7 +434,7 @@ def test_dates_before_1582_of_another_calendar_are_refused() -> None:
 
     def converted_in(calendar: int, day: int) -> Column:
         column = Column(kind=source.kind, slots=1, values=np.array([day], dtype=np.int64))
-        return convert(column, target, source, generation=Generation.HIVE4, calendar=calendar)
+        return convert(column, target, source, reader=Generation.HIVE4, calendar=calendar)
 
     assert texts(converted_in(2, -141_427)) == ["1582-10-15"]
     assert texts(converted_in(1, -141_428)) == ["1582-10-04"]
@@ -450,7 +448,7 @@ def test_dates_before_1582_of_another_calendar_are_refused() -> None:
 def refused(old: str, new: str, **arrays: Any) -> str:
     source, target = (tree(f"struct<a:{text}>").children[0] for text in (old, new))
     with pytest.raises(CorruptError) as caught:
-        convert(Column(kind=source.kind, slots=2, **arrays), target, source, generation=Generation.HIVE4, calendar=0)
+        convert(Column(kind=source.kind, slots=2, **arrays), target, source, reader=Generation.HIVE4, calendar=0)
     return str(caught.value)
 
 

@@ -236,7 +236,7 @@ def test_null_columns_have_slots_and_no_value_at_any_level() -> None:
 def test_widening_a_tinyint_does_not_touch_one_that_stays() -> None:
     source = tree("struct<a:tinyint>")
     column = Column(kind=Kind.STRUCT, slots=1, children=(Column(kind=Kind.BYTE, slots=1, values=octets(b"\xff")),))
-    same = align(source, source, where="f", generation=Generation.HIVE3, matching=ColumnMatching(by_position=False))
+    same = align(source, source, where="f", reader=Generation.HIVE3, matching=ColumnMatching(by_position=False))
     assert items(under_target(column, same, source, calendar=0).children[0].values) == [255]
 
 

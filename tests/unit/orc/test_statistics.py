@@ -52,7 +52,7 @@ def whole(column: Column, generation: Generation = HIVE4, timezone: str = "UTC",
     """The statistics of a column as one row group."""
     slots, values = np.array([0, column.slots]), np.array([0, column.count])
     node = node_of(column.kind, **more)
-    (message,) = group_statistics(column, node, slots, values, generation=generation, timezone=timezone)
+    (message,) = group_statistics(column, node, slots, values, reader=generation, timezone=timezone)
     return message
 
 
@@ -124,7 +124,7 @@ def test_every_stripe_of_the_real_tables_has_javas_statistics() -> None:
             reader = StripeReader(MemorySource(path.read_bytes(), str(path)), tail, number)
             for column, node in pairs(reader.column(tail.root, stripe.rows), tail.root):
                 slots, values = np.array([0, column.slots]), np.array([0, column.count])
-                (got,) = group_statistics(column, node, slots, values, generation=generation, timezone="UTC")
+                (got,) = group_statistics(column, node, slots, values, reader=generation, timezone="UTC")
                 assert same(got, tail.stripe_statistics[number][node.column], node, generation), (
                     path,
                     number,
@@ -142,7 +142,7 @@ def test_merging_the_stripes_of_real_tables_gives_their_file_statistics() -> Non
         generation = HIVE3 if "hive3" in path.parts else HIVE4
         for node in tail.root.walk():
             parts = [columns[node.column] for columns in tail.stripe_statistics]
-            merged = merge_statistics(parts, node, generation=generation)
+            merged = merge_statistics(parts, node, reader=generation)
             assert same(merged, tail.file_statistics[node.column], node, generation), (path, str(node))
             merged_stripes += len(parts)
     assert merged_stripes > 2000
@@ -155,7 +155,7 @@ def test_copying_the_stripes_of_real_tables_drops_only_nan() -> None:
         generation = HIVE3 if "hive3" in path.parts else HIVE4
         for columns in tail.stripe_statistics:
             for found, node in zip(columns, tail.root.walk(), strict=True):
-                copied = copied_statistics(found, node, generation=generation)
+                copied = copied_statistics(found, node, reader=generation)
                 if math.isnan(found.double_statistics.sum):
                     assert not copied.HasField("double_statistics")
                     dropped += 1
@@ -178,7 +178,7 @@ def test_false_statistics_of_hive_3_minor_compactions_are_seen() -> None:
 def test_an_empty_group_has_no_bounds_and_no_typed_message() -> None:
     column = Column(kind=Kind.LONG, slots=3, present=np.zeros(3, bool), values=longs())
     bounds, none = longs(0, 3, 3), longs(0, 0, 0)
-    nulls, nothing = group_statistics(column, node_of(Kind.LONG), bounds, none, generation=HIVE3, timezone="UTC")
+    nulls, nothing = group_statistics(column, node_of(Kind.LONG), bounds, none, reader=HIVE3, timezone="UTC")
     assert nulls == stats(0, has_null=True)
     assert nothing == stats(0)
 
@@ -282,7 +282,7 @@ def test_integer_range() -> None:
 
 
 def merge(kind: Kind, *parts: Any, generation: Generation = HIVE4) -> Any:
-    return merge_statistics(parts, node_of(kind), generation=generation)
+    return merge_statistics(parts, node_of(kind), reader=generation)
 
 
 def test_merge_of_nothing() -> None:
@@ -338,9 +338,9 @@ def test_merge_ignores_what_parts_without_values_say() -> None:
 def test_merge_drops_the_message_when_a_part_does_not_know(kind: Kind, good: Any, bad: Any) -> None:
     node, typed = node_of(kind), [field.name for field, _ in good.ListFields() if field.message_type]
     for generation in (HIVE3, HIVE4):
-        assert merge_statistics([good, good], node, generation=generation).HasField(typed[0])
+        assert merge_statistics([good, good], node, reader=generation).HasField(typed[0])
         for parts in ([good, bad], [bad, good]):
-            merged = merge_statistics(parts, node, generation=generation)
+            merged = merge_statistics(parts, node, reader=generation)
             assert [field.name for field, _ in merged.ListFields()] == ["number_of_values", "has_null"]
 
 
@@ -397,7 +397,7 @@ def test_merge_of_decimals_as_numbers() -> None:
 
 
 def copy(kind: Kind, found: Any, generation: Generation) -> Any:
-    return copied_statistics(found, node_of(kind), generation=generation)
+    return copied_statistics(found, node_of(kind), reader=generation)
 
 
 def test_copies_fit_their_readers() -> None:

@@ -62,7 +62,7 @@ def encoded(column: Column, schema: str, bounds: list[int], **changes: Any) -> l
 @pytest.mark.parametrize("generation", [3, 4])
 def test_other_readers_find_the_same_values_and_every_statistic_is_exact(codec: Compression, generation: int) -> None:
     data = written(
-        [source()], file_options(tree(EVERY_KIND), compression=codec, block_size=200, generation=Generation(generation))
+        [source()], file_options(tree(EVERY_KIND), compression=codec, block_size=200, reader=Generation(generation))
     )
     assert list(values.canonical_rows(data)) == list(values.canonical_rows(tables.orc_bytes(EVERY_KIND, ROWS)))
     report = exact_stats.check(data, exact_stats.Policy(generation=generation, acid_metadata=False))

@@ -49,7 +49,7 @@ def plan(
         listing(*names),
         mark,
         write_ids or all_committed("t", mark),
-        generation=generation,
+        names=generation,
         age=AgeRule(
             now=now, retention_seconds=retention, newest_publication=published, published_at=published_at or {}
         ),
@@ -103,8 +103,8 @@ def test_cases_of_hive(case: tuple[list[str], int, list[str]], generation: Gener
     gone = removed(names, mark, generation)
     assert sorted({name.partition("/")[0] for name in names} - set(gone)) == kept
     # what is left is clean, and what was there was not
-    assert remaining_obsolete(listing(*kept), mark, all_committed("t", mark), generation=generation) == ()
-    before = remaining_obsolete(listing(*names), mark, all_committed("t", mark), generation=generation)
+    assert remaining_obsolete(listing(*kept), mark, all_committed("t", mark), names=generation) == ()
+    before = remaining_obsolete(listing(*names), mark, all_committed("t", mark), names=generation)
     assert sorted(before) == gone
 
 
@@ -149,7 +149,7 @@ def test_a_result_whose_transaction_has_not_committed_makes_nothing_obsolete() -
     names = ["base_20", "delta_21_22", "base_22_v26"]
     opened = ValidTxnList.parse("30:26:26:")
     assert removed(names, 22, HIVE4, txns=opened) == []
-    assert remaining_obsolete(listing(*names), 22, all_committed("t", 22), generation=HIVE4) == (
+    assert remaining_obsolete(listing(*names), 22, all_committed("t", 22), names=HIVE4) == (
         "base_20",
         "delta_21_22",
     )
@@ -195,11 +195,11 @@ def test_retention_since_somebody_elses_directory_was_first_seen() -> None:
 def test_where_age_proves_nothing_only_what_may_be_read_stays() -> None:
     place, write_ids = listing("base_1", "base_2", "delta_3_3", "delta_4_4", "delta_3_4"), all_committed("t", 5)
     still_read = {"delta_3_4": "lock 7 is held since before it"}
-    found = plan_cleaning(place, 5, write_ids, generation=HIVE3, age=None, seen={"delta_3_4"}, still_read=still_read)
+    found = plan_cleaning(place, 5, write_ids, names=HIVE3, age=None, seen={"delta_3_4"}, still_read=still_read)
     assert list(found.remove) == ["base_1"]
     assert found.blocked == dict.fromkeys(("delta_3_3", "delta_4_4"), "lock 7 is held since before it")
     assert found.first_seen == ("base_2",)
-    assert not plan_cleaning(place, 5, write_ids, generation=HIVE3, age=None, still_read={"": "lock 7"}).remove
+    assert not plan_cleaning(place, 5, write_ids, names=HIVE3, age=None, still_read={"": "lock 7"}).remove
 
 
 def test_nothing_goes_without_a_publication() -> None:
@@ -218,7 +218,7 @@ def test_a_directory_that_may_be_another_tables_stays(generation: Generation, di
     ((kept, reason),) = found.kept.items()
     assert kept == directory.partition("/")[0]
     assert "another table or partition may lie there" in reason
-    assert remaining_obsolete(listing(*names[1:2], "base_5"), 5, all_committed("t", 5), generation=generation) == ()
+    assert remaining_obsolete(listing(*names[1:2], "base_5"), 5, all_committed("t", 5), names=generation) == ()
 
 
 @pytest.mark.parametrize("generation", [HIVE3, HIVE4])
@@ -238,15 +238,15 @@ def test_a_directory_that_may_be_another_tables_stays(generation: Generation, di
 def test_what_a_cleaning_that_waits_already_reaches(
     names: list[str], marks: list[int], reached: bool, generation: Generation
 ) -> None:
-    assert marks_cover_cleaning(listing(*names), 3, all_committed("t", 3), marks, generation=generation) is reached
+    assert marks_cover_cleaning(listing(*names), 3, all_committed("t", 3), marks, names=generation) is reached
 
 
 def test_what_was_aborted_above_a_mark_is_not_reached_by_it() -> None:
     write_ids = ValidWriteIdList.parse("t:3:9223372036854775807::3")
     names = ["delta_1_1", "base_2", "delta_3_3"]
-    assert not marks_cover_cleaning(listing(*names), 3, write_ids, [2], generation=HIVE4)
+    assert not marks_cover_cleaning(listing(*names), 3, write_ids, [2], names=HIVE4)
     assert marks_cover_cleaning(
-        listing(*names), 3, write_ids, [2], generation=HIVE3
+        listing(*names), 3, write_ids, [2], names=HIVE3
     )  # there it waits for what will cover it
 
 

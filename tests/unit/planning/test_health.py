@@ -288,10 +288,10 @@ def test_a_limit_of_zero_is_never_passed() -> None:
 
 def test_where_no_queue_tells_it_an_unknown_age_is_no_trouble() -> None:
     seen = StatusSnapshot(
-        now_ms=NOW, requests=(request(1, "t", State.INITIATED, enqueue_ms=None),), generation=Generation.HIVE3
+        now_ms=NOW, requests=(request(1, "t", State.INITIATED, enqueue_ms=None),), calls=Generation.HIVE3
     )
     assert kinds(seen) == []
-    assert kinds(replace(seen, generation=Generation.HIVE4)) == [FindingKind.AGE_UNKNOWN]
+    assert kinds(replace(seen, calls=Generation.HIVE4)) == [FindingKind.AGE_UNKNOWN]
 
 
 def test_the_failures_of_two_queues_are_no_row() -> None:

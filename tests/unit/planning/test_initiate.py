@@ -82,7 +82,7 @@ OFF = "Insert only compaction is disabled. Set hive.compactor.compact.insert.onl
 def test_which_tables_are_never_compacted(
     found: Table, more: dict[str, Any], reason: str | None, generation: Generation, automatic: bool
 ) -> None:
-    assert not_compactable_reason(found, {}, generation=generation, automatic=automatic, **more) == reason
+    assert not_compactable_reason(found, {}, names=generation, automatic=automatic, **more) == reason
 
 
 PENDING_IN = "the first incremental replication into the {} is pending (hive.repl.first.inc.pending=true)"
@@ -108,8 +108,8 @@ def test_which_tables_are_compacted_only_when_a_person_asks(
 ) -> None:
     found = table({**FULL, **own})
     for generation in generations:
-        assert not_compactable_reason(found, database, generation=generation, automatic=True) == reason
-        assert not_compactable_reason(found, database, generation=generation, automatic=False) is None
+        assert not_compactable_reason(found, database, names=generation, automatic=True) == reason
+        assert not_compactable_reason(found, database, names=generation, automatic=False) is None
 
 
 @pytest.mark.parametrize("flag", ["no_cleanup", "NO_CLEANUP"])
@@ -130,9 +130,9 @@ MAJOR, MINOR = CompactionType.MAJOR, CompactionType.MINOR
 def decision(sizes: dict[str, int], generation: Generation = HIVE3, **options: object) -> Decision:
     """For directories (one file of that many bytes each) or files, all committed."""
     there = listing(*sizes, sizes=sizes)
-    state = acid_state(there, all_committed("t", 1000).for_compactor(), generation=generation)
+    state = acid_state(there, all_committed("t", 1000).for_compactor(), names=generation)
     arguments = {"thresholds": default_settings().thresholds(), "properties": {}, **options}
-    return decide(state, there, generation=generation, **arguments)
+    return decide(state, there, names=generation, **arguments)
 
 
 def singles(first: int, last: int, size: int) -> dict[str, int]:

@@ -34,10 +34,10 @@ def planned(
     **options: object,
 ) -> CompactionInputs | Refusal:
     state = acid_state(
-        what, (write_ids or all_committed("t", 100)).for_compactor(), generation=generation, ignore_empty_files=True
+        what, (write_ids or all_committed("t", 100)).for_compactor(), names=generation, ignore_empty_files=True
     )
     options = {"minor_as_major_bytes": LIMIT, **options}
-    return compaction_inputs(state, what, kind, generation=generation, **options)
+    return compaction_inputs(state, what, kind, names=generation, **options)
 
 
 def inputs(*args: object, **options: object) -> CompactionInputs:
@@ -286,9 +286,9 @@ def test_the_name_of_the_result_must_be_free() -> None:
 
 def test_a_state_of_another_list_is_refused() -> None:
     what = listing("base_5", "delta_6_12")
-    reader = acid_state(what, ValidWriteIdList.parse("t:10:9223372036854775807:"), generation=HIVE3)
+    reader = acid_state(what, ValidWriteIdList.parse("t:10:9223372036854775807:"), names=HIVE3)
     with pytest.raises(RefusedError, match="delta_6_12"):
-        compaction_inputs(reader, what, MAJOR, generation=HIVE3, minor_as_major_bytes=LIMIT)
+        compaction_inputs(reader, what, MAJOR, names=HIVE3, minor_as_major_bytes=LIMIT)
 
 
 def test_synthetic_ids_of_the_base_of_originals() -> None:
@@ -328,10 +328,10 @@ def conflict(
     txns: ValidTxnList = ALL_COMMITTED,
 ) -> str | None:
     write_ids = all_committed("t", 10).for_compactor()
-    state = acid_state(before, write_ids, generation=generation, txns=then)
-    result = compaction_inputs(state, before, kind, generation=generation, minor_as_major_bytes=LIMIT)
+    state = acid_state(before, write_ids, names=generation, txns=then)
+    result = compaction_inputs(state, before, kind, names=generation, minor_as_major_bytes=LIMIT)
     assert isinstance(result, CompactionInputs)
-    return publication_conflict_reason(now, result, state, generation=generation, txns=txns)
+    return publication_conflict_reason(now, result, state, names=generation, txns=txns)
 
 
 NAMES = ("base_2", "delta_1_1_0", "delta_3_3_0", "delta_5_5_0", "delta_12_12_0")

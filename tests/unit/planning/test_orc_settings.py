@@ -21,7 +21,7 @@ def settings(table: dict[str, str], request: dict[str, str] | None = None, **mor
         ref=TableRef("d", "t"), kind="MANAGED_TABLE", owner=None, created=1,
         storage=Storage(location="/t", columns=()), properties=table,
     )  # fmt: skip
-    return rewrite_settings(found, request or {}, **{"generation": HIVE4, **more})
+    return rewrite_settings(found, request or {}, **{"reader": HIVE4, **more})
 
 
 def stated(**values: Any) -> RewriteSettings:
@@ -98,7 +98,7 @@ def test_a_value_without_sense_is_refused(name: str, value: str, reason: str) ->
 
 def test_hive_3_cannot_read_zstd() -> None:
     with pytest.raises(RefusedError, match=r"orc\.compress=ZSTD is invalid: only NONE, ZLIB, SNAPPY, LZ4 can be"):
-        settings({"orc.compress": "ZSTD"}, generation=HIVE3)
+        settings({"orc.compress": "ZSTD"}, reader=HIVE3)
 
 
 def test_the_first_place_that_has_a_value_counts() -> None:

@@ -34,7 +34,7 @@ ONE = {"numFiles": 1, "totalSize": 100, "numRows": 7}
 
 def found(*names: str, results: tuple[str, ...] = (), mark: int = 9, rows: int | None = 7) -> dict[str, int]:
     there = listing(*names)
-    state = acid_state(there, all_committed("db.t", mark), generation=Generation.HIVE4)
+    state = acid_state(there, all_committed("db.t", mark), names=Generation.HIVE4)
     return basic_statistics(state, there, results=results, rows=rows)
 
 
@@ -155,7 +155,7 @@ def joined(one: Listing, other: Listing) -> Listing:
 def noted(inputs: Listing, outputs: tuple[str, ...], mark: int, write_ids: ValidWriteIdList | None = None) -> str:
     """The digest that a compaction notes."""
     ids = write_ids or all_committed("t", mark)
-    state = acid_state(inputs, ids.for_compactor(), generation=HIVE3, ignore_empty_files=True)
+    state = acid_state(inputs, ids.for_compactor(), names=HIVE3, ignore_empty_files=True)
     return digest_of_inputs(inputs, state, ids, outputs)
 
 
@@ -167,7 +167,7 @@ def plan(
     generation: Generation = HIVE3,
 ) -> UndoPlan | str:
     ids = write_ids or all_committed("t", 100)
-    return undo_plan(now, outputs, ids, digest=digest, generation=generation)
+    return undo_plan(now, outputs, ids, digest=digest, names=generation)
 
 
 @pytest.mark.parametrize(

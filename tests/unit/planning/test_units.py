@@ -45,8 +45,8 @@ TABLE = (f"{D1}/bucket_00000", f"{D1}/bucket_00001", f"{D2}/bucket_00001", f"{GO
 
 def planned(paths: tuple[str, ...], kind: CompactionType, generation: Generation) -> CompactionInputs:
     there = listing(*paths)
-    state = acid_state(there, IDS, generation=generation, ignore_empty_files=True)
-    found = compaction_inputs(state, there, kind, generation=generation, minor_as_major_bytes=0)
+    state = acid_state(there, IDS, names=generation, ignore_empty_files=True)
+    found = compaction_inputs(state, there, kind, names=generation, minor_as_major_bytes=0)
     assert isinstance(found, CompactionInputs), found
     return found
 
@@ -101,7 +101,7 @@ def test_a_major_has_a_unit_for_each_bucket_with_its_rows_in_order() -> None:
     assert (paths_of(zero.deletes), paths_of(one.deletes)) == ([TABLE[3]], [])
     for unit in (zero, one):
         assert (unit.collapse, unit.is_delete, unit.keep_empty) == (True, False, True)
-        assert (unit.write_ids, unit.settings, unit.generation) == (IDS, SETTINGS, HIVE3)
+        assert (unit.write_ids, unit.settings, unit.reader) == (IDS, SETTINGS, HIVE3)
         assert unit.schema.path == TABLE[2]
 
 

@@ -49,7 +49,7 @@ def test_the_failed_attempt_rule(
     letters: str, generation: Generation, enqueued: int, retry_ms: int, blocked: bool
 ) -> None:
     history = [finished(number, State(letter), end_ms=enqueued) for number, letter in enumerate(letters, start=1)]
-    reason = failed_attempts_reason(history, threshold=2, retry_ms=retry_ms, now_ms=1000, generation=generation)
+    reason = failed_attempts_reason(history, threshold=2, retry_ms=retry_ms, now_ms=1000, calls=generation)
     expected = "Compaction is not initiated since last 2 consecutive compaction attempts failed"
     assert reason == (expected if blocked else None)
 

@@ -40,7 +40,7 @@ def joined(table: Path, names: str) -> list[str]:
         max_write_id=1,
         high_water_mark=1,
     )
-    units = join_units(inputs, facts, location=at(table), generation=Generation.HIVE4, settings=RewriteSettings())
+    units = join_units(inputs, facts, location=at(table), reader=Generation.HIVE4, settings=RewriteSettings())
     return ["".join(file.path for file in unit.inputs) for unit in units]
 
 

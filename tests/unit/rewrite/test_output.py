@@ -56,7 +56,7 @@ OPTIONS: dict[str, tuple[list[Tail], RewriteSettings, Generation, dict[str, Any]
         [tail(100), tail(60, compression=SNAPPY, stride=500), tail(50, compression=SNAPPY)],
         SETTINGS,
         HIVE3,
-        {"compression": SNAPPY, "stride": 10_000, "generation": HIVE3},
+        {"compression": SNAPPY, "stride": 10_000, "reader": HIVE3},
     ),
     "files without row index do not decide": (
         [tail(10), WITHOUT_INDEX],
@@ -92,7 +92,7 @@ OPTIONS: dict[str, tuple[list[Tail], RewriteSettings, Generation, dict[str, Any]
         [tail(10, calendar=2), tail(9)],
         SETTINGS,
         HIVE4,
-        {"calendar": 2, "generation": HIVE4},
+        {"calendar": 2, "reader": HIVE4},
     ),
     "what is stated wins": (
         [tail(1 << 30)],

@@ -161,7 +161,7 @@ def test_only_the_chosen_columns_need_be_readable(by_position: bool, case_sensit
         table,
         ["a"],
         file,
-        generation=Generation.HIVE3,
+        reader=Generation.HIVE3,
         matching=ColumnMatching(by_position=by_position, case_sensitive=case_sensitive),
         where="f",
     )
@@ -171,7 +171,7 @@ def test_only_the_chosen_columns_need_be_readable(by_position: bool, case_sensit
             table,
             ["b", "a"],
             file,
-            generation=Generation.HIVE3,
+            reader=Generation.HIVE3,
             matching=ColumnMatching(by_position=by_position, case_sensitive=case_sensitive),
             where="f",
         )

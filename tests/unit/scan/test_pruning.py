@@ -164,7 +164,7 @@ def tail(columns: str, *statistics: Any, stride: int = 10_000, root: Any = None)
 def may_match(text: str, file: Tail, table: str = "struct<a:bigint>", **partition: Any) -> bool:
     row = parse_row_type(table, where="t")
     parts = align(
-        row, file.root, where="f", generation=Generation.HIVE3, matching=ColumnMatching(by_position=False)
+        row, file.root, where="f", reader=Generation.HIVE3, matching=ColumnMatching(by_position=False)
     ).children
     columns = dict(zip(row.field_names, parts, strict=True))
     types = {Kind.LONG: pa.int64(), Kind.STRING: pa.string()}

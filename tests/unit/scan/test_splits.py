@@ -56,7 +56,7 @@ def splits(
         location=PLACE,
         partition="ds=1",
         write_ids=ValidWriteIdList.parse(write_ids),
-        generation=generation,
+        reader=generation,
         matching=ColumnMatching.of(generation),
         split_bytes=split_bytes,
     )
@@ -64,7 +64,7 @@ def splits(
 
 def test_a_split_carries_what_its_place_says() -> None:
     (split,) = splits(delta(3))
-    assert (split.location, split.partition, split.generation) == (PLACE, "ds=1", HIVE4)
+    assert (split.location, split.partition, split.reader) == (PLACE, "ds=1", HIVE4)
     assert split.matching == ColumnMatching.of(HIVE4)
     assert split.write_ids == ValidWriteIdList.parse(EVERYTHING)
     assert (split.file.path, split.start, split.end, split.bytes) == ("delta_0000003_0000003/bucket_00000", 0, 100, 100)

@@ -97,7 +97,7 @@ def test_a_number_of_lines_that_is_none_is_refused(name: str) -> None:
 def test_lines_with_few_and_many_fields() -> None:
     row = parse_row_type("struct<a:string,b:int,c:string>", where="t")
     form = TextFormat.of("t", None, {"field.delim": ","})
-    columns = TextColumns(form, row, ("c", "b"), generation=Generation.HIVE4, where="f")
+    columns = TextColumns(form, row, ("c", "b"), reader=Generation.HIVE4, where="f")
     count, arrays = columns.of(b"x\nx,1\n\n,2,y,z\n\\N,\\N,\\N\n")
     assert count == 5
     assert arrays["b"].to_pylist() == [None, 1, None, 2, None]

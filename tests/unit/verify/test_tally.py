@@ -62,7 +62,7 @@ def tally(
         columns=table,
         schema=file,
         matching=matching or ColumnMatching(by_position=False),
-        generation=generation,
+        reader=generation,
         renumbered=renumbered,
     )
     return tally_of(view, LocalDataFiles())

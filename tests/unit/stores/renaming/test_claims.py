@@ -87,7 +87,7 @@ def test_a_stale_claim_is_taken_over_and_its_owner_leaves_its_successor_alone(tm
     assert names(tmp_path) == []
 
 
-@pytest.mark.parametrize("whole", [True, False], ids=["the directory", "the generation"])
+@pytest.mark.parametrize("whole", [True, False], ids=["the directory", "the ticket"])
 def test_a_claim_that_was_removed_is_lost(tmp_path: Path, whole: bool) -> None:
     held = taken(tmp_path, "t")
     (tmp_path / CLAIM / "1.t").rmdir()
@@ -144,7 +144,7 @@ def test_an_owner_that_is_not_known_lives_as_long_as_its_claim_is_fresh(tmp_path
 
 
 @pytest.mark.parametrize("other", ["8.another", "7", "something"])
-def test_two_generations_are_damage(tmp_path: Path, other: str) -> None:
+def test_two_tickets_are_damage(tmp_path: Path, other: str) -> None:
     path = lay_claim(tmp_path, age=STALE)
     (path / other).mkdir()
     for work in (lambda: taken(tmp_path, "t"), lambda: read_claim(FS, str(tmp_path))):
