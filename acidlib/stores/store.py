@@ -29,7 +29,7 @@ from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError
 from acidlib.location import Location
 from acidlib.memory import Memory
 from acidlib.model.uploads import StagedUpload
-from acidlib.planning.publication import covering
+from acidlib.planning.unfinished import covering
 from acidlib.renewal import RENEWER
 from acidlib.stores.filesystem import FileSystem, Pace, safe_parts
 from acidlib.waiting import asking, current_piece

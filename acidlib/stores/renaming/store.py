@@ -43,7 +43,7 @@ import msgspec
 from acidlib.acid.names import ANY_NAMES, DeltaDir, parse_directory
 from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError, UnknownOutcomeError
 from acidlib.location import Location
-from acidlib.planning.publication import unexplained
+from acidlib.planning.unfinished import unexplained
 from acidlib.points import Point, reach
 from acidlib.stores.control_files import read_document
 from acidlib.stores.filesystem import (

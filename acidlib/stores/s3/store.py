@@ -45,7 +45,7 @@ from acidlib.errors import (
 )
 from acidlib.location import Location
 from acidlib.model.uploads import StagedUpload
-from acidlib.planning.publication import unexplained
+from acidlib.planning.unfinished import unexplained
 from acidlib.points import Point, reach
 from acidlib.processes import has_ended, process_identity
 from acidlib.stores.control_files import parse_document

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from acidlib.planning.publication import covering
+from acidlib.planning.unfinished import covering
 
 PAIR = ("delta_0000003_0000005", "delete_delta_0000003_0000005")
 INPUTS = ("delta_0000003_0000003_0000", "delta_0000005_0000005_0000")
