@@ -30,8 +30,8 @@ from acidlib.planning.inputs import (
     Publication,
     Refusal,
     needs_empty_write_id,
-    publication_conflict_reason,
 )
+from acidlib.planning.last_check import publication_conflict_reason
 from acidlib.planning.results import digest_of_inputs, shows_unverified
 from acidlib.planning.units import part_bytes_on
 from acidlib.points import Point, reach
