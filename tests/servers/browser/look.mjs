@@ -1,19 +1,11 @@
 // Opens pages in Chromium as people do, and prints what it saw as JSON: node look.mjs PROGRAM OUTPUT PAGE...
 // PROGRAM is Chromium, or empty for the one that npm brought; OUTPUT a folder for pictures and prints.
-import {tmpdir} from 'node:os';
 import {basename, join} from 'node:path';
 import {pathToFileURL} from 'node:url';
-import chromium from '@sparticuz/chromium';
-import puppeteer from 'puppeteer-core';
+import {launched} from './browser.mjs';
 
 const [program, output, ...paths] = process.argv.slice(2);
-const executablePath = program || (await chromium.executablePath());
-const browser = await puppeteer.launch({
-  executablePath,
-  headless: 'shell',
-  args: ['--no-sandbox', '--single-process', '--no-zygote', '--disable-gpu', '--hide-scrollbars'],
-  env: {...process.env, HOME: tmpdir(), ...(program ? {} : {LD_LIBRARY_PATH: join(tmpdir(), 'al2023', 'lib')})},
-});
+const browser = await launched(program);
 
 // in the page: what does not fit, and the text that is hardest to read
 function measured() {
