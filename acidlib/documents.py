@@ -79,8 +79,8 @@ def options_text(document: str) -> str:
 
 
 def monitoring_text(document: str) -> str:
-    """Return the text of docs/monitoring.md with its table made again. ValueError if a section mark is missing."""
-    return _with_section(document, "metrics", _metric_table())
+    """Return the text of docs/monitoring.md with its list made again. ValueError if a section mark is missing."""
+    return _with_section(document, "metrics", _metric_list())
 
 
 def json_page(document: str) -> str:
@@ -140,12 +140,11 @@ def _in_tables(key: Key) -> str:
             return f"as `{spelling.value}<setting>`"
 
 
-def _metric_table() -> Iterator[str]:
-    yield from ("| Metric | Labels | Meaning | In Hive and Cloudera |", "|---|---|---|---|")
+def _metric_list() -> Iterator[str]:
     for metric in METRICS:
-        labels = ", ".join(f"`{label}`" for label in metric.labels)
         hives = re.sub(r"\b\w+_\w+\b", r"`\g<0>`", metric.hive)
-        yield _row(f"`{metric.name}`", labels, metric.help, hives)
+        labels = ", ".join(f"`{label}`" for label in metric.labels)
+        yield _item(f"- `{metric.name}`", labels, f"{metric.help} In Hive: {hives}." if hives else metric.help)
 
 
 def _common_fields() -> Sequence[tuple[str, str]]:
@@ -256,10 +255,6 @@ def _values(option: click.Option) -> list[str]:
     if isinstance(option.type, click.IntRange):
         return ["N"]
     return ["FILE" if isinstance(option.type, click.Path) else option.type.name.upper()]
-
-
-def _row(*cells: str) -> str:
-    return "".join(f"| {cell} " if cell else "| " for cell in (cell.replace("|", "\\|") for cell in cells)) + "|"
 
 
 if __name__ == "__main__":
