@@ -19,6 +19,7 @@ from acidlib.execute.stopping import STOPPING
 from acidlib.report.notebook import NotebookBar, notebook_display
 from acidlib.report.progress import CalledProgress, LogLines, Progress, Step, TerminalProgress
 from acidlib.runs.machine import Machine, Run
+from acidlib.standard_error import above_bar
 
 Shown = Callable[[Step], object] | Literal[False] | None
 """What shows progress: a callback that gets each `Step`, False for nothing but warnings, in a log; None for a bar."""
@@ -101,7 +102,7 @@ class Caller:
 
         word  returns what the program writes for an argument that an error names
         """
-        with STOPPING.in_program(lambda text: print(text, file=sys.stderr)):
+        with STOPPING.in_program(lambda text: print(f"{above_bar()}{text}", file=sys.stderr)):
             try:
                 yield
             except AcidError as error:

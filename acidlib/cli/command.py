@@ -22,14 +22,15 @@ from acidlib.cli.help import HELP_OPTIONS, HelpedCommand
 from acidlib.config.settings import Settings
 from acidlib.errors import AcidError, DefectError, RetryError, UsageError
 from acidlib.execute.spark_driver import OF_THIS_PROCESS
-from acidlib.execute.stopping import STOPPING, exit_status, write_line
+from acidlib.execute.stopping import STOPPING, exit_status
 from acidlib.model.results import ErrorDescription, ErrorDocument, Head
 from acidlib.report.html import html_of, write_page
 from acidlib.report.page import error_page
-from acidlib.report.progress import ERROR, NOTE, LogFormat, LogLines, Progress, TerminalProgress
+from acidlib.report.progress import ERROR, INFO, NOTE, LogFormat, LogLines, Progress, TerminalProgress
 from acidlib.report.text import json_text, one_line
 from acidlib.report.values import EXIT_NOT_DONE, Result, plain
 from acidlib.runs.machine import Machine, Run
+from acidlib.standard_error import write_line
 from acidlib.version import __version__
 
 _RUN = "acidlib.run"
@@ -290,6 +291,8 @@ def finish(
     if not output.json:
         for note in notes:
             tell(note, level=NOTE)
+    if result.nothing and log_lines().format is not LogFormat.WORDS:
+        tell(result.nothing, level=INFO)  # in a log the same words on standard output have neither time nor job
     problems = []
     try:
         print_pieces(result.json_pieces() if output.json else pieces or result.text_pieces())

@@ -17,7 +17,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import closing
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from heapq import heappop, heappush
@@ -96,6 +96,7 @@ class Scheduler(Generic[Result]):
     limit          how many are under way at a time, by the number of slots that the runner has then
     name           the name of a job, by its first workflow and its steps
     threads        the driver's threads, by the number of slots
+    while_starting is entered as long as the runner starts
     on_start       is called once tasks can be run, before the first of them is
     on_result      gets each result, as it comes
     while_waiting  is called each second in which nothing happens
@@ -111,6 +112,7 @@ class Scheduler(Generic[Result]):
         limit: Callable[[int], int],
         name: Callable[[str], str],
         threads: Callable[[int], DriverThreads] | None = None,
+        while_starting: Callable[[], AbstractContextManager[None]] = nullcontext,
         on_start: Callable[[], None] = lambda: None,
         on_result: Callable[[Result], None],
         while_waiting: Callable[[], None] = lambda: None,
@@ -121,6 +123,7 @@ class Scheduler(Generic[Result]):
         self._limit = limit
         self._name = name
         self._threads_for = threads or partial(_driver_threads, seconds=seconds)
+        self._while_starting = while_starting
         self._on_start = on_start
         self._on_result = on_result
         self._while_waiting = while_waiting
@@ -278,7 +281,8 @@ class Scheduler(Generic[Result]):
         if not self._queue or free <= 0:
             return
         if not self._is_started:
-            self._runner.start()
+            with self._while_starting():
+                self._runner.start()
             self._on_start()
             self._is_started = True
         chosen = self._queue.take(free)

@@ -32,6 +32,7 @@ from acidlib.execute.stopping import SIGNALS, STOPPING
 from acidlib.masking import is_secret, masked
 from acidlib.metastore.options import KerberosLogin
 from acidlib.processes import user_name
+from acidlib.standard_error import write_bytes
 
 MASTER, DEPLOY_MODE, ARCHIVES, PROPERTIES_FILE = "--master", "--deploy-mode", "--archives", "--properties-file"
 PYTHON, DRIVER_PYTHON = "spark.pyspark.python", "spark.pyspark.driver.python"
@@ -360,5 +361,4 @@ def _copy(stream: IO[bytes]) -> None:
     """Write its output to standard error, except a usual warning, and messages about tasks that a stopped run ended."""
     for line in stream:
         if STOPPING.by is None and not _NO_NEWS.match(line):
-            with suppress(OSError):
-                os.write(2, line)
+            write_bytes(line)

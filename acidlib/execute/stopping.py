@@ -210,9 +210,3 @@ def told_when_stopped(words: Callable[[], str]) -> Iterator[None]:
 def exit_status(number: int) -> int:
     """Return the exit status of a run that a signal has stopped, as shells have it."""
     return 128 + number
-
-
-def write_line(line: str) -> None:
-    """Write a line to standard error past all buffers: another thread may be in the middle of a line."""
-    with suppress(OSError):
-        os.write(2, f"{line}\n".encode(errors="replace"))

@@ -12,11 +12,12 @@ import logging
 import sys
 import time
 import warnings
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from threading import RLock
+from math import inf
+from threading import Event, RLock, Thread
 from types import TracebackType
 from typing import TextIO
 
@@ -26,6 +27,7 @@ from rich.progress import Progress as Bar
 from rich.table import Column
 
 from acidlib.report.text import json_characters, one_line
+from acidlib.standard_error import BARS
 from acidlib.wording import brief, duration_words
 
 INFO, NOTE, WARNING, ERROR = "info", "note", "warning", "error"
@@ -73,6 +75,7 @@ class LogLines:
 _REFRESH_SECONDS, _LOG_SECONDS = 0.1, 30.0
 _RATE_SECONDS = 1.0
 """Seconds before a rate is shown."""
+_WAITING_SECONDS = 0.5
 _ENOUGH = 10
 """The remaining time is shown once one in so many parts is done."""
 _BAR, _FIGURES, _MIN_NAME_CHARACTERS = 24, 28, 16
@@ -87,8 +90,25 @@ class _Console(Console):
 class Progress:
     """What shows the progress of a run; several threads may use it at once. This one shows nothing.
 
-    What a line would say of a place is its reason in the result. Warnings go to a logger.
+    What a line would say of a place is its reason in the result. Warnings go to a logger, each once.
     """
+
+    def __init__(self) -> None:
+        self._warned: set[tuple[str, str | None]] = set()
+
+    def _was_said(self, line: str, level: str, place: str | None) -> bool:
+        """Return whether a line is a warning that stays: the run has it once."""
+        if level != WARNING:
+            return False
+        count = len(self._warned)
+        self._warned.add((line, place))
+        return len(self._warned) == count
+
+    @contextmanager
+    def waiting(self, words: str) -> Iterator[None]:
+        """Show what the work waits for as long as the body takes."""
+        del words
+        yield
 
     def start(self, title: str, total: int) -> None:
         """Begin a piece of work with a number of parts, and end the one before."""
@@ -101,7 +121,7 @@ class Progress:
 
     def note(self, line: str, *, level: str = INFO, place: str | None = None) -> None:
         """Show one line about an event; `place` is the name of a table or partition."""
-        if level == WARNING:
+        if level == WARNING and not self._was_said(line, level, place):
             logging.getLogger("acidlib").warning("%s", LogLines().line(line, place=place))
 
 
@@ -138,6 +158,7 @@ class CalledProgress(Progress):
     """
 
     def __init__(self, callback: Callable[[Step], object]) -> None:
+        super().__init__()
         self._callback: Callable[[Step], object] | None = callback
         self._step = Step()
         self._lock = RLock()
@@ -166,6 +187,8 @@ class CalledProgress(Progress):
     def note(self, line: str, *, level: str = INFO, place: str | None = None) -> None:
         """Report a line."""
         with self._lock:
+            if self._was_said(line, level, place):
+                return
             self._report(replace(self._step, note=line, level=level, place=place))
 
 
@@ -183,6 +206,7 @@ class TerminalProgress(Progress):
         clock: Callable[[], float] = time.monotonic,
         lines: LogLines = LogLines(),
     ) -> None:
+        super().__init__()
         self._stream = sys.stderr if stream is None else stream
         self._clock = clock
         self._lines = lines
@@ -234,9 +258,32 @@ class TerminalProgress(Progress):
             self._show(self._close_bar)
             self._show(lambda: self._write(self._lines.line(line)))
 
+    @contextmanager
+    def waiting(self, words: str) -> Iterator[None]:
+        """Show what the work waits for, and for how long, as long as the body takes: nothing advances meanwhile."""
+        ended, began = Event(), self._clock()
+
+        def show() -> None:
+            while not ended.wait(_WAITING_SECONDS):
+                since = "" if self._console is None else f", {duration_words(self._clock() - began)}"
+                self.advance(self._done, detail=f"{words}{since}")
+
+        thread = Thread(target=show, name="acidlib-progress", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
+            if self._console is not None:
+                self._drawn = -inf  # a note would draw the bar as it was
+            self.advance(self._done)
+
     def note(self, line: str, *, level: str = INFO, place: str | None = None) -> None:
         """Write one line about an event, above the bar if there is one."""
         with self._lock:
+            if self._was_said(line, level, place):
+                return
             self._show(lambda: self._write(self._lines.line(line, level=level, place=place)))
 
     def _show(self, step: Callable[[], None]) -> None:
@@ -254,6 +301,12 @@ class TerminalProgress(Progress):
             self._console.print(line, soft_wrap=True)
         else:
             self._stream.write(line + "\n")
+        self._to_begin_of_line()
+
+    def _to_begin_of_line(self) -> None:
+        """Have lines of others begin where the bar does: behind it they would look like a part of it."""
+        if self._bar is not None:
+            self._stream.write("\r")
         self._stream.flush()
 
     def _open_bar(self) -> None:
@@ -276,6 +329,8 @@ class TerminalProgress(Progress):
         )
         self._task = self._bar.add_task(self._title or "", total=self._total, figures="")
         self._bar.start()
+        BARS.add(self)
+        self._to_begin_of_line()
         self._drawn = self._clock()
 
     def _move(self) -> None:
@@ -284,6 +339,8 @@ class TerminalProgress(Progress):
         self._drawn = now if due else self._drawn
         if self._bar is not None and self._task is not None:
             self._bar.update(self._task, completed=self._done, figures=self._figures(), refresh=due)
+            if due:
+                self._to_begin_of_line()
         elif due and self._console is None:
             self._write(self._lines.line(f"{self._title}: {self._done:,} of {self._total:,}, {self._figures()}"))
 
@@ -299,5 +356,6 @@ class TerminalProgress(Progress):
 
     def _close_bar(self) -> None:
         bar, self._bar, self._task = self._bar, None, None
+        BARS.discard(self)
         if bar is not None:
             bar.stop()

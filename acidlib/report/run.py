@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Generic, TypeVar
 
 from acidlib.model.results import (
@@ -28,6 +28,7 @@ from acidlib.model.results import (
     RunHead,
     Texts,
 )
+from acidlib.model.tables import TableRef
 from acidlib.report.page import CleanerSummary, CompactionsSummary, InitiatorSummary, Page
 from acidlib.report.place_table import (
     GONE,
@@ -89,6 +90,8 @@ class RunResult(Result, Generic[E]):
     sums: Sums = field(compare=False)
     dry_run: bool = False
 
+    nothing_to_do: ClassVar[str]
+    """The whole text where there is no entry."""
     summary: ClassVar[type[CompactionsSummary | InitiatorSummary | CleanerSummary]]
     """The sums over entries of which a page is made."""
 
@@ -117,6 +120,10 @@ class RunResult(Result, Generic[E]):
     def _show(self, entry: E, shown: First) -> None:
         """Keep what the text has of an entry."""
 
+    def _entries(self) -> Iterator[E]:
+        """Yield the entries as the text has them."""
+        return iter(self.places)
+
     def _table(self) -> Iterator[str] | None:
         """Return the paragraphs of a table of many places, if they have one."""
         return None
@@ -124,6 +131,11 @@ class RunResult(Result, Generic[E]):
     @abstractmethod
     def _text(self, shown: First) -> Iterator[str]:
         """Yield the text for people, piece by piece."""
+
+    @property
+    def nothing(self) -> str:
+        """What is said where no place was worked on."""
+        return "" if self.sums.count else self.nothing_to_do
 
     @property
     def places(self) -> Packed[E]:
@@ -183,12 +195,15 @@ class RunResult(Result, Generic[E]):
 
         details  with a block for each place, where many places have a table else
         """
+        if self.nothing:
+            yield self.nothing
+            return
         table = None if details or len(self.places) <= _FEW else self._table()
         if table is not None:
             yield "\n\n".join(table)
             return
         shown = First(_BLOCKS_SHOWN)
-        for entry in self.places:
+        for entry in self._entries():
             self._show(entry, shown)
         yield from self._text(shown)
 
@@ -241,6 +256,7 @@ class Compactions(RunResult[CompactionResult]):
     is_named: bool = False
     """Whether the table or location was named; else the run drained the queue."""
 
+    nothing_to_do = "Nothing to compact."
     summary, listed, kind = CompactionsSummary, "compactions", CompactionResult
 
     @classmethod
@@ -263,14 +279,23 @@ class Compactions(RunResult[CompactionResult]):
         """The number of compactions, of each state, and sums of their figures."""
         return self.document.totals
 
+    def _entries(self) -> Iterator[CompactionResult]:
+        """Yield the entries: why statistics are not updated is said once for the partitions of a table."""
+        first: dict[tuple[TableRef, str], str] = {}
+        for entry in self.places:
+            statistics, name = entry.statistics, str(entry.ref)
+            if statistics is not None and statistics.reason is not None:
+                at = first.setdefault((entry.ref.whole_table, statistics.reason.replace(name, "")), name)
+                if at != name:
+                    yield replace(entry, statistics=replace(statistics, reason=f"as at {at}"))
+                    continue
+            yield entry
+
     def _show(self, entry: CompactionResult, shown: First) -> None:
         is_bad = entry.state.is_bad or entry.unverified
         shown.add(None if is_bad else entry.state, lambda: "\n".join(compaction_lines(entry, dry_run=self.dry_run)))
 
     def _text(self, shown: First) -> Iterator[str]:
-        if not self.totals.compactions:
-            yield "Nothing to compact."
-            return
         yield from _with_summary(self._summary(), shown)
 
     def _table(self) -> Iterator[str] | None:
@@ -341,6 +366,7 @@ class Decisions(RunResult[InitiatorResult]):
 
     document: DecisionsDocument
 
+    nothing_to_do = "Nothing to look at: no table was found."
     summary, listed, kind = InitiatorSummary, "decisions", InitiatorResult
 
     @classmethod
@@ -372,9 +398,6 @@ class Decisions(RunResult[InitiatorResult]):
         shown.add(None if outcome is Outcome.FAILED else kind, lambda: entry)
 
     def _text(self, shown: First) -> Iterator[str]:
-        if not self.entries:
-            yield "Nothing to look at: no table was found."
-            return
         due = by_state({kind: self.sums.figures[kind] for kind in ("major", "minor")}) or "none to compact"
         counts = [
             f"{self.sums.states[outcome.value]:,} {outcome.value}"
@@ -411,6 +434,7 @@ class Cleanings(RunResult[CleaningResult]):
 
     document: CleaningsDocument
 
+    nothing_to_do = "Nothing to clean."
     summary, listed, kind = CleanerSummary, "cleanings", CleaningResult
 
     @classmethod
@@ -443,9 +467,6 @@ class Cleanings(RunResult[CleaningResult]):
         )
 
     def _text(self, shown: First) -> Iterator[str]:
-        if not self.entries:
-            yield "Nothing to clean."
-            return
         yield from _with_summary(self._summary(), shown)
 
     def _table(self) -> Iterator[str]:

@@ -146,6 +146,11 @@ class Result(ABC):
     def text_pieces(self) -> Iterator[str]:
         """Yield the text for people, piece by piece."""
 
+    @property
+    def nothing(self) -> str:
+        """What is said where there was nothing to do; empty where something was done or looked at."""
+        return ""
+
     def page(self) -> Page | None:
         """Return the page for a browser; None for a job that has no page."""
         return None

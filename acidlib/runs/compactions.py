@@ -123,6 +123,7 @@ class _RunProgress:
             services.runner,
             limit=lambda slots: stated or places_in_flight(slots, ended_lately=self._ended_lately()),
             name=lambda places: f"{services.host}-compactor-{places}",
+            while_starting=lambda: services.progress.waiting("starting Spark"),
             on_start=self._tasks_can_run,
             on_result=self._compaction_ended,
             while_waiting=self.show,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -203,3 +204,11 @@ def test_the_document_and_the_log_name_the_run(jobs: Jobs, crud: Path) -> None:
     assert failed.status == 0
     refused = jobs("major_compact", "--location", crud / "nowhere", "--all-committed", "--log-format", "full")
     assert f"ERROR   major_compact {document['run_id'].rpartition('-')[0]}-" in refused.err
+
+
+def test_a_log_says_when_a_run_found_nothing_to_do_and_a_terminal_says_it_once(jobs: Jobs) -> None:
+    for job, words in (("minor_compact", "Nothing to compact."), ("cleaner", "Nothing to clean.")):
+        logged = jobs(job, "--log-format", "full", text=True)
+        assert (logged.status, logged.out) == (0, f"{words}\n")
+        assert re.fullmatch(rf"\S+Z INFO    {job} acidlib-\S+ -: {words}\n", logged.err)
+        assert jobs(job, text=True).err == ""

@@ -18,7 +18,8 @@ from acidlib.execute.stopping import Stopping
 
 RUN = """
 import os, sys, time
-from acidlib.execute.stopping import STOPPING, exit_status, write_line
+from acidlib.execute.stopping import STOPPING, exit_status
+from acidlib.standard_error import write_line
 
 def stay(seconds):
     end = time.monotonic() + seconds

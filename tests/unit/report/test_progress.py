@@ -4,16 +4,19 @@ import fcntl
 import io
 import json
 import os
+import re
 import struct
 import sys
 import termios
 import threading
+import time
 from collections.abc import Iterator
 from typing import TextIO
 
 import pytest
 
 from acidlib.report.progress import ERROR, NOTE, WARNING, CalledProgress, LogFormat, LogLines, Step, TerminalProgress
+from acidlib.standard_error import write_bytes, write_line
 
 
 class Clock:
@@ -135,6 +138,99 @@ def test_a_terminal_gets_a_bar_that_moves_and_goes(terminal: Terminal, capfd: py
     assert "\x1b[?25h" in last, "the cursor is shown again"
     assert "\x1b[2K" in last.partition("\x1b[?25h")[2], "the bar is wiped out"
     assert capfd.readouterr().out == "a document\n"
+
+
+def test_the_bar_says_what_it_waits_for_and_for_how_long(terminal: Terminal) -> None:
+    clock = Clock()
+    with TerminalProgress(terminal.stream, clock) as progress:
+        progress.start("compacting 20 places", 20)
+        with progress.waiting("starting Spark"):
+            clock.now += 8
+            drawn = until(terminal, "starting Spark, 8 s")
+            assert " 0/20" in drawn
+        clock.now += 1
+        progress.advance(0)
+        assert "starting" not in terminal.written().rpartition("\x1b[2K")[2]
+        with pytest.raises(KeyError), progress.waiting("starting Spark"):
+            raise KeyError
+        assert "acidlib-progress" not in [thread.name for thread in threading.enumerate()]
+
+
+def until(terminal: Terminal, words: str) -> str:
+    written = ""
+    for _ in range(200):
+        written += terminal.written()
+        if words in written:
+            return written
+        time.sleep(0.05)
+    raise AssertionError(f"no {words!r} in {written!r}")
+
+
+def test_a_log_says_what_a_run_waits_for_each_half_minute() -> None:
+    stream, clock = io.StringIO(), Clock()
+    with TerminalProgress(stream, clock) as progress:
+        progress.start("compacting", 2)
+        with progress.waiting("starting Spark"):
+            clock.now += 31
+            while "starting" not in stream.getvalue():
+                time.sleep(0.05)
+    assert stream.getvalue() == "compacting: 0 of 2, starting Spark, 31 s\ncompacting: 0 of 2, 31.0 s\n"
+
+
+def shown(written: str) -> list[str]:
+    """The lines of a terminal after all that was written: characters that overwrite others, and wiped lines."""
+    screen, column = [""], 0
+    for piece in re.findall(r"\x1b\[[0-9;?]*[A-Za-z]|[\r\n]|[^\x1b\r\n]+", written):
+        if piece == "\r":
+            column = 0
+        elif piece == "\n":
+            screen.append("")
+            column = 0
+        elif piece == "\x1b[2K":
+            screen[-1] = ""
+        elif piece == "\x1b[1A":
+            screen.pop()
+        elif not piece.startswith("\x1b"):
+            screen[-1] = screen[-1][:column].ljust(column) + piece + screen[-1][column + len(piece) :]
+            column += len(piece)
+    return screen
+
+
+def test_no_line_of_others_stands_behind_the_bar(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as those of a signal, of Spark's JVM, and of a library that warns."""
+    clock = Clock()
+    monkeypatch.setattr(os, "write", lambda _, data: terminal.stream.write(data.decode()))
+    with TerminalProgress(terminal.stream, clock) as progress:
+        progress.start("compacting", 20)
+        write_line("stopping")
+        clock.now += 1
+        progress.advance(1)
+        write_bytes(b"WARN Utils\n")
+        progress.note("noted")
+        terminal.stream.write(f"{'a library warns ' * 6}\n")
+        clock.now += 1
+        progress.advance(2)
+        lines = shown(terminal.written())
+        assert lines[:4] == ["stopping", "WARN Utils", "noted", "a library warns " * 6]
+        assert lines[4].startswith("compacting ")
+    write_line("ended")
+    assert terminal.written().endswith("compacting: 2 of 20, 2.0 s\r\nended\r\n"), "nothing to wipe out"
+
+
+def test_a_warning_that_stays_is_said_once_a_run_of_each_place() -> None:
+    stream = io.StringIO()
+    for progress in (TerminalProgress(stream, Clock()), TerminalProgress(stream, Clock())):
+        for place in (None, None, "db.t", "db.t", "db.u"):
+            progress.note("it is full", level=WARNING, place=place)
+            progress.note("done", place=place)
+    said = stream.getvalue().splitlines()
+    assert said.count("done") == 4
+    assert said.count("warning: it is full") == said.count("warning: db.t: it is full") == 2
+    steps: list[Step] = []
+    called = CalledProgress(steps.append)
+    for _ in range(2):
+        called.note("it is full", level=WARNING)
+    assert len(steps) == 1
 
 
 def test_a_long_name_keeps_to_one_line(terminal: Terminal) -> None:

@@ -179,6 +179,23 @@ def test_nothing_at_all() -> None:
     assert show_text([], Generation.HIVE4, NOW, of=40) == "none of 40 requests"
 
 
+def test_why_statistics_are_not_updated_is_said_once_a_table() -> None:
+    def compacted(table: str, day: int, why: str) -> Any:
+        ref = TableRef("sales", table, f"ds={day}")
+        statistics = Statistics(reason=f"Cannot update statistics of {ref}: {why}")
+        return replace(DONE, table=table, partition=ref.partition, statistics=statistics)
+
+    days = [compacted("orders", day, "no call does that") for day in range(3)]
+    text = text_of("major_compact", *days, compacted("orders", 3, "it is locked"), compacted("items", 0, "none"))
+    assert [line.strip() for line in text.splitlines() if "not updated" in line] == [
+        "statistics   not updated: Cannot update statistics of sales.orders.ds=0: no",
+        "statistics   not updated: as at sales.orders.ds=0",
+        "statistics   not updated: as at sales.orders.ds=0",
+        "statistics   not updated: Cannot update statistics of sales.orders.ds=3: it is",
+        "statistics   not updated: Cannot update statistics of sales.items.ds=0: none",
+    ]
+
+
 def test_a_list_is_shortened_with_a_count_unless_it_is_one_too_long_or_a_dry_run() -> None:
     assert "delta_5, delta_6\n" in text_of("major_compact", replace(TOLD, inputs=TOLD.inputs[:7]))
     many = PLANNED.with_work((replace(UNIT, actions=ACTIONS[:1] * 40),) * 30, None)
