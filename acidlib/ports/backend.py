@@ -1,8 +1,11 @@
 """The ports between the jobs and their surroundings: tables, the queue of requests, and what fences a place off.
 
 Each is implemented side by side, for directories alone (`ports.directories`), for a metastore of Hive 3.1
-(`ports.hive3`) and for one of Hive 4 (`ports.hive4`); two kinds that share a queue in a SQL database share the code for
-it (`ports.sql`), not a class above them. The jobs know only this file, `ports.holds` and `ports.cleaning`.
+(`ports.hive3`) and for one of Hive 4 (`ports.hive4`); `runs.open` chooses. Requests for directories and of Hive 3.1 lie
+in a SQL database: these two share the code for that (`ports.sql`), not a class above them.
+
+The initiator and compactions know this file and `ports.holds`, the cleaner `ports.cleaning`, an undo `ports.undoing`.
+What reads a snapshot, cancels or shows a status has no port: where there is a metastore it asks that (`metastore.hms`).
 """
 
 from __future__ import annotations

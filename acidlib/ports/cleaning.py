@@ -14,12 +14,12 @@ from acidlib.acid.listing import Listing
 from acidlib.errors import AcidError, RefusedError
 from acidlib.execute.services import Services
 from acidlib.model.requests import CompactionRequest
+from acidlib.model.results import CleaningResult, Outcome
 from acidlib.places.place import Place
-from acidlib.places.removals import NotOursError
+from acidlib.places.removals import DeleteRateLimiter, NotOursError
 from acidlib.places.selection import CleanerOptions
-from acidlib.planning.clean import CleanPlan
+from acidlib.planning.clean import CleanPlan, DueCleaning
 from acidlib.ports.holds import Hold
-from acidlib.ports.rolled_back import RolledBack
 
 
 class NothingToCleanError(RefusedError):
@@ -48,11 +48,29 @@ class ListedRequest:
         return mark
 
 
+class RollbackCleaning(Protocol):
+    """The cleaning of places after rolled back transactions, which have no requests."""
+
+    def due(self) -> list[list[DueCleaning]]:
+        """Return the places that are due and selected, by table: those of one table are cleaned one after the other."""
+
+    def clean(self, due: DueCleaning, limiter: DeleteRateLimiter) -> CleaningResult:
+        """Return the result of one place, also where an error has ended it: then with the paths removed before."""
+
+    def end_retries(self) -> None:
+        """End requests that Hive's own cleaner queued for itself after a failure, if nothing is noted of the place."""
+
+
+def result_of_due(due: DueCleaning) -> CleaningResult:
+    """Return the result of a place that is due while nothing is done there."""
+    return CleaningResult(**due.ref._asdict(), location="", state=Outcome.FAILED)
+
+
 class Cleaning(Protocol):
     """One run's source of requests to clean, with the proof that no reader needs anything that they remove.
 
     must_exist   a metastore says that each place exists: a missing or empty one is an error
-    rolled_back  the cleaning after rolled back transactions, which have no requests; None where they are not cleaned
+    rolled_back  the cleaning after rolled back transactions; None where there is none
     ends_many    many requests are ended for the cost of one: a file of SQLite is synced to disk for each change
     notes        about tables and partitions that are named and do not exist
     """
@@ -65,7 +83,7 @@ class Cleaning(Protocol):
         """See above."""
 
     @property
-    def rolled_back(self) -> RolledBack | None:
+    def rolled_back(self) -> RollbackCleaning | None:
         """See above."""
 
     @property

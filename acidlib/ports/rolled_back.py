@@ -34,6 +34,7 @@ from acidlib.planning.clean import (
 from acidlib.planning.initiate import ABORTED_TXN_KEY, ABORTED_TXN_TIME_KEY, ABORTS_BY_CLEANER
 from acidlib.points import Point, reach
 from acidlib.ports.catalog import Catalog, GoneError, require_unchanged
+from acidlib.ports.cleaning import result_of_due
 from acidlib.queue.metastore_database import MetastoreDatabase
 from acidlib.report.progress import WARNING
 from acidlib.stores.listing import list_location
@@ -320,10 +321,6 @@ class RolledBack:
         if not self._is_proven:
             reason = "does not show the transaction that was just opened over thrift"
             raise not_its_database(self._database, "the rolled back transactions", reason)
-
-
-def result_of_due(due: DueCleaning) -> CleaningResult:
-    return CleaningResult(**due.ref._asdict(), location="", state=Outcome.FAILED)
 
 
 def _kept(listing: Listing, notes: Iterable[NotedWrite]) -> dict[NotedWrite, str]:

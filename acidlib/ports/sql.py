@@ -271,28 +271,6 @@ class SqlRequests:
             self.queue.purge_history(history_retention(self.services.settings), self.services.now_ms())
 
 
-class Undoing(Protocol):
-    """The undoing of compactions whose requests lie in a SQL queue.
-
-    knows_readers  whether a metastore tells which queries may read a place
-    """
-
-    requests: SqlRequests
-    knows_readers: bool
-
-    def place(self, request: CompactionRequest) -> Place:
-        """Return the place of a request, interpreted as of now; RefusedError unless it is the place compacted then."""
-
-    def hold(self, request: CompactionRequest) -> Hold:
-        """Return the hold for undoing a compaction, which is not begun yet."""
-
-    def require_no_reader(self, request: CompactionRequest, place: Place) -> None:
-        """Raise ConflictError while a query is known to read there, or a compactor is about to work there.
-
-        RefusedError where the result is known to be another than was published.
-        """
-
-
 def with_figures(request: CompactionRequest, decided: Decided) -> CompactionRequest:
     """Return a request with the figures of the initiator, for which only the tables of our own queue have room."""
     mark = decided.listed.write_ids.for_compactor().high_water_mark

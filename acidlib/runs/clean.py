@@ -37,9 +37,8 @@ from acidlib.places.removals import (
 from acidlib.planning.clean import CleanPlan, DueCleaning, remaining_obsolete
 from acidlib.planning.results import quarantine_reason, quarantining_request, shows_unverified
 from acidlib.points import Point, reach
-from acidlib.ports.cleaning import Cleaning, CleaningForbiddenError, ListedRequest, NothingToCleanError
+from acidlib.ports.cleaning import Cleaning, CleaningForbiddenError, ListedRequest, NothingToCleanError, result_of_due
 from acidlib.ports.holds import finish_claimed, held
-from acidlib.ports.rolled_back import result_of_due
 from acidlib.stores.listing import list_location
 from acidlib.stores.removing import may_be_litter
 from acidlib.stores.store import CLAIM, STAGING_PREFIX

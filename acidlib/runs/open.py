@@ -27,7 +27,7 @@ from acidlib.ports.hive3 import Hive3Tables, Hive3Undoing, hive3
 from acidlib.ports.hive3_cleaning import Hive3Cleaning
 from acidlib.ports.hive4 import MIN_HISTORY, POOL, Hive4Requests, hive4
 from acidlib.ports.hive4_cleaning import Hive4Cleaning
-from acidlib.ports.sql import Undoing
+from acidlib.ports.undoing import Undoing
 from acidlib.queue.database import with_password
 from acidlib.queue.metastore_database import MetastoreDatabase
 from acidlib.queue.sql import Service, SqlQueue

@@ -26,7 +26,7 @@ from acidlib.places.place import Place
 from acidlib.planning.results import UndoPlan, undo_plan
 from acidlib.points import Point, reach
 from acidlib.ports.holds import finish_claimed, held
-from acidlib.ports.sql import Undoing
+from acidlib.ports.undoing import Undoing
 from acidlib.stores.listing import list_location
 from acidlib.stores.store import UNDONE
 
