@@ -60,7 +60,6 @@ class Hive3Cleaning:
         self._retention = retention_of(tables.services.settings, options)
         self._places = CatalogPlaces(tables.catalog, current=self._current, snapshot=lambda _: None)
         self.notes = notes_about_named(tables.catalog, options, tables.queue.show)
-        self.place, self.require_unmoved = self._places.place, self._places.require_unmoved
 
     def is_wanted(self, request: CompactionRequest) -> bool:
         """Return whether a request is of this metastore and selected."""
@@ -86,6 +85,14 @@ class Hive3Cleaning:
     def _current(self, request_id: int) -> CompactionRequest | None:
         row = self._queue.find(request_id)
         return None if row is None or row.state is not State.READY_FOR_CLEANING else with_mark(row)
+
+    def place(self, request: CompactionRequest, *, anew: bool = False) -> tuple[CompactionRequest, Place | None]:
+        """Ask the metastore."""
+        return self._places.place(request, anew=anew)
+
+    def require_unmoved(self, request: CompactionRequest, place: Place) -> None:
+        """Ask the metastore."""
+        self._places.require_unmoved(request, place)
 
     def require_alone(self, request: CompactionRequest, place: Place) -> None:
         """Ask whether Hive's own compactor works there, or is about to.

@@ -74,7 +74,6 @@ class Hive4Cleaning:
         self._retention = retention_of(self.services.settings, options)
         self._places = CatalogPlaces(requests.catalog, current=self._current, snapshot=self._snapshot)
         self.notes = notes_about_named(requests.catalog, options, hms.show_compactions)
-        self.require_unmoved = self._places.require_unmoved
         self._left_to_hive: str | None = None
         """The reason to leave all cleaning to Hive's own cleaner: readers register where this run cannot look."""
         registry = None
@@ -197,6 +196,10 @@ class Hive4Cleaning:
             raise ConflictError(
                 f"Cannot clean {now.ref}: its table was renamed since readers were looked for; the next run goes on"
             )
+
+    def require_unmoved(self, request: CompactionRequest, place: Place) -> None:
+        """Ask the metastore."""
+        self._places.require_unmoved(request, place)
 
     def require_alone(self, request: CompactionRequest, place: Place) -> None:
         """Ask whether the request is still there, and for the name by which readers were looked for."""

@@ -355,9 +355,6 @@ class SqlHold:
         self._mark: int | None = None
         self._inputs: str | None = None
         self._noted_unverified = bool(place.request.facts.unverified)
-        self.begin, self.close, self.leave_claim = place.begin, place.close, place.leave_claim
-        self.exclusive, self.publishing = place.exclusive, place.publishing
-        self.assert_claimed, self.update_statistics = place.assert_claimed, place.update_statistics
 
     @property
     def request(self) -> CompactionRequest:
@@ -374,11 +371,35 @@ class SqlHold:
         """The claim on the place."""
         return self._place.claim
 
+    def begin(self) -> None:
+        """Claim the place, and lock it where anything can."""
+        self._place.begin()
+
+    def close(self) -> None:
+        """Give back claim and locks; the request is ended by `end`, or given back by `abandon`."""
+        self._place.close()
+
+    def leave_claim(self) -> None:
+        """Let the claim go stale, without asking a file system that does not answer."""
+        self._place.leave_claim()
+
+    def assert_claimed(self) -> None:
+        """Check the claim alone."""
+        self._place.assert_claimed()
+
     def assert_mine(self) -> None:
         """Check the place, and that a request that this run works on is still its own."""
         self._place.assert_mine()
         if self.request.state is State.WORKING:
             self._queue.assert_owned(self.request.id, self._services.worker_id)
+
+    def exclusive(self) -> AbstractContextManager[object]:
+        """Keep readers away as the place can."""
+        return self._place.exclusive()
+
+    def publishing(self, publication: Publication) -> AbstractContextManager[object]:
+        """Keep readers away, where that is needed, as the place can."""
+        return self._place.publishing(publication)
 
     def will_verify(self, directories: tuple[str, ...]) -> None:
         """Note it in the request, where later runs look for it until the request notes that the result is verified."""
@@ -430,6 +451,10 @@ class SqlHold:
             self.request.id, self._services.worker_id, now_ms, highest_write_id=self._mark, facts=facts
         )
         reach(Point.MARKED)
+
+    def update_statistics(self, directories: tuple[str, ...], rows: int | None) -> Statistics | None:
+        """Write them where the place has any."""
+        return self._place.update_statistics(directories, rows)
 
     def end(self, outcome: Outcome, reason: str, *, named: bool, noted: RequestFacts) -> str | None:
         """Put refused and failed requests into the history; give a conflict back unless the place was named.
