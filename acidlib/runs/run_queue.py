@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, takewhile
 
@@ -327,7 +327,8 @@ class RunQueue:
                 known.append((request, value_or_raise(place)))
             except Exception as raised:
                 error = known_error(raised, f"compact {request.ref}")
-                self._on_result(unstarted_result(outcome_of(error), nowhere(request), request.type, str(error)))
+                result = unstarted_result(outcome_of(error), nowhere(request), request.type, str(error))
+                self._on_result(replace(result, id=None if self._run.dry_run else request.id))
                 if not self._run.dry_run:
                     self._backend.queue.refuse(request, str(error))
         return known

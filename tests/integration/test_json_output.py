@@ -21,6 +21,9 @@ from acidlib.errors import (
     RetryError,
     UnknownOutcomeError,
 )
+from acidlib.location import local_location
+from acidlib.model.requests import CompactionRequest, CompactionType, RequestFacts
+from acidlib.model.tables import TableRef
 from integration.harness import ROOT, Jobs, fixture
 
 ENTRY = {
@@ -212,3 +215,29 @@ def test_a_log_says_when_a_run_found_nothing_to_do_and_a_terminal_says_it_once(j
         assert (logged.status, logged.out) == (0, f"{words}\n")
         assert re.fullmatch(rf"\S+Z INFO    {job} acidlib-\S+ -: {words}\n", logged.err)
         assert jobs(job, text=True).err == ""
+
+
+def test_each_entry_about_a_request_has_its_id_and_no_other_has_one(jobs: Jobs, crud: Path) -> None:
+    odd = CompactionRequest(
+        id=0,
+        ref=TableRef("db", "odd"),
+        type=CompactionType.MAJOR,
+        facts=RequestFacts(location=local_location(str(crud.parent / "odd"))),
+        properties=(("acidlib.hive.version", "four"),),
+    )
+    with jobs.queue() as queue:
+        number = queue.enqueue(odd, now_ms=1).id
+    (planned,) = jobs("major_compact", "--dry-run").document["compactions"]
+    (refused,) = jobs("major_compact").document["compactions"]
+    assert (planned["id"], refused["id"], refused["state"]) == (None, number, "refused")
+    named = ("--location", crud, "--all-committed")
+    assert jobs.good("major_compact", *named, "--dry-run").document["compactions"][0]["id"] is None
+    assert jobs.good("major_compact", *named).document["compactions"][0]["id"] == number + 1
+    assert jobs.good("cleaner", "--dry-run").document["cleanings"][0]["id"] == number + 1
+    jobs.good("cleaner", "--retention", "0s")
+    assert jobs.good("major_compact", *named).document["compactions"][0]["id"] is None, "none was queued"
+    staging = crud / "_tmp_1a2b"
+    staging.mkdir()
+    os.utime(staging, (0, 0))
+    (orphan,) = jobs.good("cleaner", "--orphans", "--location", crud).document["cleanings"]
+    assert orphan["id"] is None
