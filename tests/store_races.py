@@ -27,7 +27,7 @@ from acidlib.location import Location
 from acidlib.stores.filesystem import FileSystem
 from acidlib.stores.removing import find_litter, remove_paths
 from acidlib.stores.renaming.claims import ClaimRecord
-from acidlib.stores.store import STAGING_MARKER, STAGING_PREFIX, Attempt, Claim, Store, attempt_path
+from acidlib.stores.store import STAGING_MARKER, STAGING_PREFIX, Claim, StagedFile, Store, attempt_path
 
 DAY = 86_400
 INPUTS = ("delta_0000001_0000001_0000", "delta_0000004_0000004_0000")
@@ -219,7 +219,7 @@ def publishes(opened: Opened, held: Claim, place: Location, unique: str, layout:
             for file in FILES:
                 path, data = attempt_path(stage.path, name, file, "0"), contents(unique, name, file).encode()
                 opened.write(path, data)
-                attempts.append(Attempt(path=path, name=file, length=len(data)))
+                attempts.append(StagedFile(path=path, name=file, length=len(data)))
             staged.append(stage.accept(name, attempts))
 
         def last_check() -> None:

@@ -120,10 +120,13 @@ class Role(Enum):
 
 
 class Publication(Enum):
-    """The way in which a result becomes visible."""
+    """The way in which a result becomes visible; the values are words of documents.
+
+    At once is by one rename, or in a bucket by the completion of one upload that has all rows.
+    """
 
     COMMIT = "commit"
-    ONE_RENAME = "one rename"
+    AT_ONCE = "one rename"
     TWO_RENAMES = "two renames"
     FILE_BY_FILE = "file by file"
 
@@ -309,7 +312,7 @@ def _without_commit(
         return CompactionType.MAJOR, Publication.FILE_BY_FILE, why
     mixed = len({delta.name.is_delete for delta in state.deltas}) > 1
     if kind is CompactionType.MAJOR or not mixed:
-        return kind, Publication.ONE_RENAME, "as requested"
+        return kind, Publication.AT_ONCE, "as requested"
     if state.base is not None:
         base_files = [file for file in listing.files_in(state.base.path) if not is_hidden(file.name)]
     else:
@@ -321,7 +324,7 @@ def _without_commit(
             "a minor compaction of inserts and deletes needs two renames, and a base of "
             f"{size_words(base_bytes)} is no larger than {size_words(minor_as_major_bytes)}"
         )
-        return CompactionType.MAJOR, Publication.ONE_RENAME, why
+        return CompactionType.MAJOR, Publication.AT_ONCE, why
     return kind, Publication.TWO_RENAMES, "as requested"
 
 

@@ -1,4 +1,15 @@
-"""Holds: what keeps a place for one run, from a claim alone to a request with locks or a transaction."""
+"""Holds: what keeps a place for one run, from a claim alone to a request with locks or a transaction.
+
+Words, here and where holds are used:
+
+    hold     the claim of a run on a place, with its locks or transaction; the place is held from `begin` to `close`.
+             What is held back, by a quarantine or after failures, no run holds
+    mine     a hold that is not lost: its claim, locks and transaction are this run's still, and so is its request
+    visible  readers see a result: since its rename, its last upload, or Hive 4's commit
+    counts   a result is visible, was verified where that was wanted, and the queue knows it: its inputs may be cleaned
+    noted    written into the request, where later runs look for it
+    attempt  a request of earlier at the place (`places.attempts`); of a task it is one of its tries to make a file
+"""
 
 from __future__ import annotations
 

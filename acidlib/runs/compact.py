@@ -51,7 +51,7 @@ from acidlib.runs.plan import (
 from acidlib.runs.run_queue import CompactionRun, Job, unstarted_result
 from acidlib.runs.verify import Verifier, result_to_verify
 from acidlib.stores.listing import list_location
-from acidlib.stores.store import Attempt, Published, Stage, StagedDirectory, remove_uncommitted
+from acidlib.stores.store import Published, Stage, StagedDirectory, StagedFile, remove_uncommitted
 from acidlib.waiting import require_wanted
 
 MAX_LOCK_TRIES = 3
@@ -349,7 +349,7 @@ class PlaceCompaction:
 
         way = inputs.publication
         if way is Publication.FILE_BY_FILE and sum(len(directory.files) for directory in directories) == 1:
-            way = Publication.ONE_RENAME  # all rows come with one file: no reader has to be kept away
+            way = Publication.AT_ONCE  # all rows come with one file: no reader has to be kept away
         names = tuple(directory.name for directory in directories)
         with nullcontext() if counts else self._verifier.around_publication(hold, names):
             self._may_be_visible = True
@@ -455,15 +455,15 @@ class PlaceCompaction:
 def collect_results(
     stage: Stage, inputs: CompactionInputs, results: Sequence[UnitResult]
 ) -> tuple[StagedDirectory, ...]:
-    """Have the stage accept the attempts that count, for the directories of `filled_directories`."""
+    """Have the stage accept the files that count, for the directories of `filled_directories`."""
     staged = []
     for path in filled_directories(inputs, results):
-        attempts = [
-            Attempt(path=result.path, name=result.file_name, length=result.length, upload=result.upload)
+        files = [
+            StagedFile(path=result.path, name=result.file_name, length=result.length, upload=result.upload)
             for result in results
             if result.directory == path and result.path is not None
         ]
-        staged.append(stage.accept(path, attempts))
+        staged.append(stage.accept(path, files))
     return tuple(staged)
 
 

@@ -152,8 +152,8 @@ def instant(seconds: float) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Attempt:
-    """A file that one attempt of a task has made for a staged directory.
+class StagedFile:
+    """A file that an attempt of a task has made for a staged directory, and that counts.
 
     path    of the file, as the task created it
     name    of the file in its directory
@@ -253,8 +253,8 @@ class Stage(ABC):
     """The directory where tasks write; see `attempt_path`."""
 
     @abstractmethod
-    def accept(self, directory: str, attempts: Sequence[Attempt]) -> StagedDirectory:
-        """Take these files, and no others, as `directory`. ConflictError for a second attempt at an accepted file."""
+    def accept(self, directory: str, files: Sequence[StagedFile]) -> StagedDirectory:
+        """Take these files, and no others, as `directory`. ConflictError for a second one of an accepted name."""
 
     @abstractmethod
     def publish(

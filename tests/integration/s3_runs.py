@@ -19,7 +19,7 @@ from acidlib.stores.s3 import store as completing
 from acidlib.stores.s3.client import Bucket
 from acidlib.stores.s3.files import S3DataFiles, S3FileSystem
 from acidlib.stores.s3.store import PROBED, S3Claim, S3Stage, S3Store, remove_staging, staging_records
-from acidlib.stores.store import STALE_SECONDS, Attempt, Holder, StagedDirectory
+from acidlib.stores.store import STALE_SECONDS, Holder, StagedDirectory, StagedFile
 
 INPUTS = ("delta_0000001_0000001_0000", "delta_0000005_0000005_0000")
 CLAIM = "_acidlib_claim"
@@ -128,7 +128,7 @@ CHILDREN: list[Child] = []
 
 def accepted(stage: S3Stage, directory: str, attempts: Sequence[StagedUpload]) -> StagedDirectory:
     """What tasks have made, as the driver takes it."""
-    made = [Attempt(path=one.key, name=one.file, length=one.length, upload=one) for one in attempts]
+    made = [StagedFile(path=one.key, name=one.file, length=one.length, upload=one) for one in attempts]
     return stage.accept(directory, made)
 
 

@@ -65,13 +65,13 @@ from acidlib.stores.store import (
     STAGING_MARKER,
     STAGING_PREFIX,
     TRASH,
-    Attempt,
     Claim,
     Holder,
     PublicationRecord,
     Published,
     Stage,
     StagedDirectory,
+    StagedFile,
     Store,
     covering_at,
     discard_reason,
@@ -96,19 +96,19 @@ class RenameStage(Stage):
         self._location = location
         self.path = path
 
-    def accept(self, directory: str, attempts: Sequence[Attempt]) -> StagedDirectory:
-        """Move the attempts that count to their places in the staged directory; publishing makes them durable.
+    def accept(self, directory: str, files: Sequence[StagedFile]) -> StagedDirectory:
+        """Move files to their places in the staged directory; publishing makes them durable.
 
-        A second attempt for the same file raises `ConflictError`: duplicates are dropped by the caller, never merged.
+        A second one of the same name raises `ConflictError`: duplicates are dropped by the caller, never merged.
         """
         self._fs.make_directory(f"{self.path}/{directory}")
-        for attempt in attempts:
-            target = f"{self.path}/{directory}/{attempt.name}"
-            if not try_to_rename(self._fs, attempt.path, target, durable=False):
+        for file in files:
+            target = f"{self.path}/{directory}/{file.name}"
+            if not try_to_rename(self._fs, file.path, target, durable=False):
                 raise ConflictError(
-                    f"Cannot accept {attempt.path}: {target} already exists, or another run has revoked it"
+                    f"Cannot accept {file.path}: {target} already exists, or another run has revoked it"
                 )
-        return StagedDirectory(name=directory, files={attempt.name: attempt.length for attempt in attempts})
+        return StagedDirectory(name=directory, files={file.name: file.length for file in files})
 
     def publish(
         self, directories: Sequence[StagedDirectory], *, inputs: tuple[str, ...], last_check: Callable[[], None]

@@ -79,13 +79,13 @@ from acidlib.stores.store import (
     STAGING_MARKER,
     STAGING_PREFIX,
     STALE_SECONDS,
-    Attempt,
     Claim,
     Holder,
     PublicationRecord,
     Published,
     Stage,
     StagedDirectory,
+    StagedFile,
     Store,
     covering_at,
     discard_reason,
@@ -317,23 +317,23 @@ class S3Stage(Stage):
         self._published: tuple[StagedUpload, ...] | None = None
         self._is_removed = False
 
-    def accept(self, directory: str, attempts: Sequence[Attempt]) -> StagedDirectory:
-        """Take the attempts that count as the files of a directory. A second one for a file is a ConflictError."""
+    def accept(self, directory: str, files: Sequence[StagedFile]) -> StagedDirectory:
+        """Take these as the files of a directory. A second one of the same name is a ConflictError."""
         prefix = self._bucket.key(f"{self._location}/{directory}")
-        files = {}
-        for attempt in attempts:
-            upload = attempt.upload
+        lengths = {}
+        for file in files:
+            upload = file.upload
             if (
                 upload is None
                 or upload.key != f"{prefix}/{upload.file}"
                 or not upload.origin.startswith(f"{self._record.unique}/")
             ):
-                raise ValueError(f"{attempt.path} was not made for {self.path} and {directory}")
+                raise ValueError(f"{file.path} was not made for {self.path} and {directory}")
             if (directory, upload.file) in self._accepted:
                 raise ConflictError(f"Cannot accept {upload.key}: there is another attempt at it")
             self._accepted[directory, upload.file] = upload
-            files[upload.file] = upload.length
-        return StagedDirectory(name=directory, files=files)
+            lengths[upload.file] = upload.length
+        return StagedDirectory(name=directory, files=lengths)
 
     def publish(
         self, directories: Sequence[StagedDirectory], *, inputs: tuple[str, ...], last_check: Callable[[], None]

@@ -113,7 +113,7 @@ def test_what_is_read_and_made(
     result = inputs(listing(*names.split()), kind, generation, write_ids, **options)
     assert " ".join(output.name for output in result.outputs) == made
     assert read is None or " ".join(paths(result)) == read
-    assert result.publication is (Publication.COMMIT if options.get("visible_on_commit") else Publication.ONE_RENAME)
+    assert result.publication is (Publication.COMMIT if options.get("visible_on_commit") else Publication.AT_ONCE)
 
 
 def test_roles_and_range_of_the_inputs() -> None:
@@ -132,7 +132,7 @@ def test_roles_and_range_of_the_inputs() -> None:
 def test_mixed_minor_without_suffix() -> None:
     what = listing(*MIXED.split())
     as_major = inputs(what, MINOR, minor_as_major_bytes=100)
-    assert (as_major.kind, as_major.requested, as_major.publication) == (MAJOR, MINOR, Publication.ONE_RENAME)
+    assert (as_major.kind, as_major.requested, as_major.publication) == (MAJOR, MINOR, Publication.AT_ONCE)
     assert as_major.reason.endswith("needs two renames, and a base of 100 bytes is no larger than 100 bytes")
     for limit in (0, 99):
         two = inputs(what, MINOR, minor_as_major_bytes=limit)

@@ -35,7 +35,7 @@ def joined(table: Path, names: str) -> list[str]:
             ),
         ),
         outputs=(BaseDir(write_id=1),),
-        publication=Publication.ONE_RENAME,
+        publication=Publication.AT_ONCE,
         min_write_id=1,
         max_write_id=1,
         high_water_mark=1,

@@ -5,7 +5,7 @@ from pathlib import Path
 from acidlib.stores.filesystem import RenameFileSystem
 from acidlib.stores.renaming.local import LocalFileSystem
 from acidlib.stores.renaming.store import RenameStore, write_record
-from acidlib.stores.store import Attempt, PublicationRecord, StagedDirectory, attempt_path
+from acidlib.stores.store import PublicationRecord, StagedDirectory, StagedFile, attempt_path
 
 FS: RenameFileSystem = LocalFileSystem()
 DELTA = "delta_0000001_0000004"
@@ -25,7 +25,7 @@ def stage(location: Path, *names: str, unique: str = "run") -> tuple[str, tuple[
     for name in names:
         attempt = attempt_path(made.path, name, "bucket_00000", "3.0")
         Path(attempt).write_bytes(name.encode())
-        staged.append(made.accept(name, [Attempt(path=attempt, name="bucket_00000", length=len(name))]))
+        staged.append(made.accept(name, [StagedFile(path=attempt, name="bucket_00000", length=len(name))]))
     return made.path, tuple(staged)
 
 

@@ -17,7 +17,7 @@ from acidlib.stores.filesystem import RenameFileSystem
 from acidlib.stores.renaming.local import LocalFileSystem
 from acidlib.stores.renaming.store import RenameStage, RenameStore
 from acidlib.stores.s3.store import S3Store
-from acidlib.stores.store import UNDONE, Attempt, attempt_path
+from acidlib.stores.store import UNDONE, StagedFile, attempt_path
 from unit.stores.places import DELETES, DELTA, FS, INPUTS, TAKEN, fine, recorded, stage, take, visible
 
 pytestmark = pytest.mark.usefixtures("way")
@@ -40,7 +40,7 @@ def test_attempts_never_meet_and_one_counts(tmp_path: Path) -> None:
     taken = f"{staging}/{DELETES}/bucket_00000 already exists"
     with pytest.raises(ConflictError, match=taken):
         RenameStage(FS, str(tmp_path), staging).accept(
-            DELETES, [Attempt(path=one, name="bucket_00000", length=1) for one in (first, retry)]
+            DELETES, [StagedFile(path=one, name="bucket_00000", length=1) for one in (first, retry)]
         )
     RenameStage(FS, str(tmp_path), staging).publish(staged, inputs=INPUTS, last_check=fine)
     assert (tmp_path / DELTA / "bucket_00000").read_bytes() == DELTA.encode()
