@@ -13,8 +13,9 @@ from located import at
 from acidlib.acid.names import Generation, Names, Reader
 from acidlib.acid.write_ids import ValidWriteIdList
 from acidlib.config.settings import Layer, Settings, default_settings
+from acidlib.execute.answers import answer_of
 from acidlib.execute.schedule import Steps
-from acidlib.execute.services import Task, attempt
+from acidlib.execute.task import Task
 from acidlib.execute.tasks import AnyUnit, run_unit_task
 from acidlib.location import Location
 from acidlib.memory import DEFAULT_MEMORY, Memory
@@ -141,7 +142,7 @@ def to_its_end(steps: Steps[Ended]) -> Ended:
             asked = steps.send(answers)  # type: ignore[arg-type] # the first time
         except StopIteration as end:
             return cast("Ended", end.value)
-        answers = [attempt(one.work, "here") if isinstance(one, Task) else to_its_end(one) for one in asked]
+        answers = [answer_of(one.work, "here") if isinstance(one, Task) else to_its_end(one) for one in asked]
 
 
 def site_settings(matching: ColumnMatching | None) -> Settings:

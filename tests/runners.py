@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from acidlib.execute.services import Application, Task, attempt
+from acidlib.execute.answers import answer_of
+from acidlib.execute.task import Application, Task
 
 
 class LocalRunner:
@@ -25,7 +26,7 @@ class LocalRunner:
 
     def run(self, batches: Sequence[Sequence[Task]], *, group: str) -> list[list[Any]]:
         del group
-        return [[attempt(task.work, self._unique()) for task in batch] for batch in batches]
+        return [[answer_of(task.work, self._unique()) for task in batch] for batch in batches]
 
     def cancel(self) -> None:
         """Nothing runs but what the caller waits for."""
@@ -54,4 +55,4 @@ class ThreadRunner:
 
 
 def _run(batch: Sequence[Task]) -> list[Any]:
-    return [attempt(task.work, uuid.uuid4().hex) for task in batch]
+    return [answer_of(task.work, uuid.uuid4().hex) for task in batch]

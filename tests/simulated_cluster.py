@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from acidlib.execute.answers import returned_by
 from acidlib.execute.schedule import MAX_JOBS, THREADS, DriverThreads, Scheduler, run_tasks
-from acidlib.execute.services import Task, returned_by
+from acidlib.execute.task import Task
 from acidlib.model.units import MEBIBYTE
 from acidlib.planning.units import MAX_PARTS, part_bytes_on
 from acidlib.runs.compactions import places_in_flight
@@ -131,7 +132,7 @@ class _Machine:
             self.next_thing()
         self.now = max(self.now, until)
 
-    # --- the executors: see acidlib.execute.services.Runner ---------------------------------------------------------
+    # --- the executors: see acidlib.execute.task.Runner ---------------------------------------------------------
 
     def start(self) -> None:
         """It is here."""

@@ -14,8 +14,8 @@ from typing import Any, Literal
 from acidlib.config.settings import Settings
 from acidlib.errors import AcidError
 from acidlib.execute.in_process import open_runner
-from acidlib.execute.services import Runner
 from acidlib.execute.stopping import STOPPING
+from acidlib.execute.task import Runner
 from acidlib.report.notebook import NotebookBar, notebook_display
 from acidlib.report.progress import CalledProgress, LogLines, Progress, Step, TerminalProgress
 from acidlib.runs.machine import Machine, Run

@@ -10,8 +10,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from acidlib.errors import AcidError, UsageError
+from acidlib.execute.answers import answer_of
 from acidlib.execute.schedule import HandedOut
-from acidlib.execute.services import Task, attempt
+from acidlib.execute.task import Task
 from acidlib.model.results import CompactionResult
 from acidlib.report.run import Compactions
 from acidlib.report.text import compaction_lines
@@ -57,7 +58,7 @@ class CompactionTask:
 
         Run again, also at the same time, it makes another file, of which one counts.
         """
-        made = attempt(self.work, uuid.uuid4().hex[:16], f"make {self.where}")
+        made = answer_of(self.work, uuid.uuid4().hex[:16], f"make {self.where}")
         error = made if isinstance(made, AcidError) else None
         return TaskResult(plan=self.plan, number=self.number, error=error, made=None if error else made)
 

@@ -29,7 +29,8 @@ from acidlib.cli.launch import job_named
 from acidlib.config.files import CHECKOUT
 from acidlib.config.settings import load_settings
 from acidlib.errors import CorruptError
-from acidlib.execute.services import Services, returned_by
+from acidlib.execute.answers import returned_by
+from acidlib.execute.services import Services
 from acidlib.location import local_location
 from acidlib.model.requests import CompactionType
 from acidlib.model.results import CleaningResult, CompactionResult, InitiatorResult, Outcome

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from acidlib.config.settings import Settings
 from acidlib.errors import AcidError
-from acidlib.execute.services import Application, Runner, Task
+from acidlib.execute.task import Application, Runner, Task
 from acidlib.execute.task_processes import TaskProcesses
 from acidlib.planning.units import why_on_spark
 

@@ -20,7 +20,7 @@ from threading import Lock, get_native_id
 from typing import Generic, TypeVar
 
 from acidlib.errors import AcidError
-from acidlib.execute.services import attempt
+from acidlib.execute.answers import answer_of
 from acidlib.execute.stopping import STOPPING
 from acidlib.processes import processor_seconds
 from acidlib.waiting import STOP_SECONDS, Piece, Threads
@@ -270,7 +270,7 @@ class _Crew(Generic[Item, Value]):
                     self._working -= 1
                     return
                 worker.number, item = self.left.popleft()
-            answer = attempt(self._work, item)
+            answer = answer_of(self._work, item)
             with self._changing:
                 if worker.piece.given_up is not None:
                     return

@@ -29,9 +29,10 @@ from types import coroutine
 from typing import Any, Generic, Protocol, TypeVar
 
 from acidlib.errors import AcidError, HangingError, known_error
+from acidlib.execute.answers import value_or_raise
 from acidlib.execute.in_threads import THREADS, in_threads
-from acidlib.execute.services import Runner, Task, value_or_raise
 from acidlib.execute.stopping import STOPPING
+from acidlib.execute.task import Runner, Task
 from acidlib.planning.units import BATCH_TASKS, SMALL_BYTES, batches, groups_of_like_length
 from acidlib.waiting import STOP_SECONDS, Piece, Threads, in_time
 

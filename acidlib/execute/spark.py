@@ -23,8 +23,8 @@ from pyspark import SparkConf, SparkContext, TaskContext
 
 from acidlib.config.files import CHECKOUT
 from acidlib.errors import RefusedError, RetryError, UsageError
+from acidlib.execute.answers import value_or_raise
 from acidlib.execute.executors import LOOKS, Executor, difference_of, look_around
-from acidlib.execute.services import Application, Task, value_or_raise
 from acidlib.execute.spark_driver import (
     ARCHIVE_PROPERTIES,
     OF_THIS_PROCESS,
@@ -37,6 +37,7 @@ from acidlib.execute.spark_driver import (
     variables_without_a_name,
     without_secrets,
 )
+from acidlib.execute.task import Application, Task
 from acidlib.execute.tasks import nothing
 from acidlib.planning.units import SMALL_BYTES
 
@@ -383,7 +384,7 @@ def _attempts(batches: Iterable[Sequence[Task]]) -> Iterator[list[Any]]:
     context = TaskContext.get()
     number = context.taskAttemptId() if context is not None else 0
     for batch in batches:
-        yield [task.attempt(f"{number}-{uuid.uuid4().hex[:8]}") for task in batch]
+        yield [task.answer(f"{number}-{uuid.uuid4().hex[:8]}") for task in batch]
 
 
 def has_stopped(context: SparkContext) -> bool:

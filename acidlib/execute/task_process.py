@@ -41,7 +41,7 @@ def load() -> None:
     """Load the modules of tasks. An import that fails here fails again in a task, where it is reported."""
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # OpenBLAS would start unused threads before the forks
     with redirect_stdout(sys.stderr), suppress(Exception):  # Spark reads a port number from standard output
-        import acidlib.execute.services
+        import acidlib.execute.task
         import acidlib.execute.tasks
         from acidlib.rewrite import warm
 
@@ -135,7 +135,7 @@ def _answer(task: bytes) -> bytes:
 
     try:
         work, unique = pickle.loads(task)  # noqa: S301 - of the program
-        return pickle.dumps(work.attempt(unique))
+        return pickle.dumps(work.answer(unique))
     except Exception as error:
         return pickle.dumps(
             DefectError(f"Cannot hand over a task or its result: unexpected {type(error).__name__}: {error}")

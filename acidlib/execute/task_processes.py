@@ -26,7 +26,8 @@ from typing import Any, Self
 
 from acidlib.errors import AcidError, HangingError, RetryError
 from acidlib.execute import task_process
-from acidlib.execute.services import Task, attempt
+from acidlib.execute.answers import answer_of
+from acidlib.execute.task import Task
 from acidlib.memory import Memory, beyond_barrier
 from acidlib.waiting import STOP_SECONDS, Threads
 
@@ -132,7 +133,7 @@ class TaskProcess:
 
     def do(self, task: Task, group: str) -> Any | AcidError:
         """Return the value or the error of a task; RetryError if the process ends under it."""
-        pickled = attempt(pickle.dumps, (task, uuid.uuid4().hex[:16]))
+        pickled = answer_of(pickle.dumps, (task, uuid.uuid4().hex[:16]))
         if isinstance(pickled, AcidError):
             return pickled
         try:
@@ -144,7 +145,7 @@ class TaskProcess:
             status = b"" if self._is_killed else self._life.recv(_MAX_STATUS_BYTES)
             reason = how_it_ended(int(status) if status else None, task.memory)
             return RetryError(f"Cannot finish {task.named_in(group)}: {reason}")
-        return attempt(pickle.loads, answer)
+        return answer_of(pickle.loads, answer)
 
     def is_alive(self) -> bool:
         """Return whether the process has not ended yet."""

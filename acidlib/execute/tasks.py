@@ -1,4 +1,8 @@
-"""The functions that run on executors. Their last argument is a text that is unique to the attempt."""
+"""What the tasks of compactions and of their verification do. The last argument is unique to the attempt.
+
+Other tasks stand beside those who need them: `execute.executors` looks at the machines, `scan.read` reads a snapshot.
+Whatever runs in turns with those of other places does so within a limit of time, see `execute.schedule`.
+"""
 
 from __future__ import annotations
 

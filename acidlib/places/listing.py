@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from functools import partial
 
 from acidlib.errors import AcidError
+from acidlib.execute.answers import answer_of
 from acidlib.execute.in_threads import in_threads
-from acidlib.execute.services import Services, attempt, step_seconds
+from acidlib.execute.services import Services, step_seconds
 from acidlib.model.tables import TableRef
 from acidlib.places.place import ListedPlace, Place
 from acidlib.places.selection import PassedOver, Selection
@@ -72,7 +73,7 @@ def list_places(
     passed_over = []
     now = services.clock()
     for place, listing in zip(places, listings, strict=True):
-        listed = listing if isinstance(listing, AcidError) else attempt(place.listed, listing, f"list {place.ref}")
+        listed = listing if isinstance(listing, AcidError) else answer_of(place.listed, listing, f"list {place.ref}")
         if isinstance(listed, AcidError):
             listed_places.append(Unlisted(place=place, error=listed))
             continue
@@ -113,7 +114,7 @@ class RollbackSigns:
         """Look at listed places; warn about each table whose last place is among them."""
         for listed in listed_places:
             ref = listed.place.ref
-            error = attempt(self._add, listed, f"look for signs of rolled back transactions at {ref}")
+            error = answer_of(self._add, listed, f"look for signs of rolled back transactions at {ref}")
             if error is not None:
                 self._progress.note(str(error), level=WARNING, place=str(ref))
 

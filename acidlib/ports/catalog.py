@@ -16,7 +16,8 @@ from acidlib.acid.write_ids import ALL_COMMITTED, ValidTxnList
 from acidlib.arguments import TABLE
 from acidlib.config.settings import Layer
 from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError, known_error
-from acidlib.execute.services import Services, value_or_raise
+from acidlib.execute.answers import value_or_raise
+from acidlib.execute.services import Services
 from acidlib.location import NOWHERE
 from acidlib.metastore.hms import Hms
 from acidlib.metastore.options import CATALOG

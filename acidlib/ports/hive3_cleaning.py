@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from acidlib.acid.names import Generation, Names
 from acidlib.acid.write_ids import ValidTxnList
 from acidlib.errors import AcidError
-from acidlib.execute.services import attempt
+from acidlib.execute.answers import answer_of
 from acidlib.metastore.transactions import HeldLock
 from acidlib.model.requests import ActivityMark, CompactionRequest, RequestFacts, State
 from acidlib.places.place import Place
@@ -157,7 +157,7 @@ class Hive3Cleaning:
 
     def end_cleaned(self, cleaned: Sequence[ListedRequest]) -> list[str | AcidError | None]:
         """End the requests, one after the other."""
-        return [attempt(self._end, listed) for listed in cleaned]
+        return [answer_of(self._end, listed) for listed in cleaned]
 
     def _end(self, cleaned: ListedRequest) -> str | None:
         """End a request as succeeded; or return why it stays, in the metastore's own queue.

@@ -17,7 +17,8 @@ from acidlib.acid.write_ids import ValidTxnList
 from acidlib.arguments import POOL as POOL_ARGUMENT
 from acidlib.arguments import TABLE
 from acidlib.errors import AcidError, ConflictError, RefusedError, RetryError, UnknownOutcomeError
-from acidlib.execute.services import WORKER_PREFIX, Services, attempt
+from acidlib.execute.answers import answer_of
+from acidlib.execute.services import WORKER_PREFIX, Services
 from acidlib.metastore.compactions import MAY_WORK
 from acidlib.metastore.heartbeat import Heartbeater
 from acidlib.metastore.hms import Hms
@@ -280,7 +281,7 @@ class Hive4Requests:
 
     def enqueue(self, decided: Sequence[Decided]) -> list[int | AcidError]:
         """Queue each request by compact2, which refuses duplicates by itself."""
-        return [attempt(self._enqueue, decision) for decision in decided]
+        return [answer_of(self._enqueue, decision) for decision in decided]
 
     def _enqueue(self, decision: Decided) -> int:
         place = decision.listed.place

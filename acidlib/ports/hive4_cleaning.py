@@ -9,7 +9,7 @@ from functools import cached_property
 from acidlib.acid.names import ANY_NAMES, Generation, Names, parse_directory
 from acidlib.acid.write_ids import ValidTxnList
 from acidlib.errors import AcidError, ConflictError, RefusedError
-from acidlib.execute.services import attempt
+from acidlib.execute.answers import answer_of
 from acidlib.metastore.hms import Hms
 from acidlib.model.requests import CompactionRequest, CompactionType, State, commit_note
 from acidlib.model.tables import TableRef
@@ -239,7 +239,7 @@ class Hive4Cleaning:
 
     def end_cleaned(self, cleaned: Sequence[ListedRequest]) -> list[str | AcidError | None]:
         """End the requests, one after the other."""
-        return [attempt(self._end, listed) for listed in cleaned]
+        return [answer_of(self._end, listed) for listed in cleaned]
 
     def _end(self, cleaned: ListedRequest) -> None:
         """End a request; up to its mark the metastore forgets write ids of which no directory holds rows.

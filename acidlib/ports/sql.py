@@ -21,8 +21,9 @@ from acidlib.errors import (
     RetryError,
     UnnotedResultError,
 )
+from acidlib.execute.answers import answers_of
 from acidlib.execute.in_threads import in_threads
-from acidlib.execute.services import WORKER_PREFIX, Services, answers_of, step_seconds
+from acidlib.execute.services import WORKER_PREFIX, Services, step_seconds
 from acidlib.location import Location
 from acidlib.model.requests import CompactionRequest, CompactionType, RequestFacts, State
 from acidlib.model.results import Outcome, Statistics

@@ -14,8 +14,9 @@ from itertools import chain
 from typing import TypeVar
 
 from acidlib.errors import AcidError, BusyError, ConflictError, RefusedError, ReplacedError, RetryError, known_error
+from acidlib.execute.answers import answers_of
 from acidlib.execute.in_threads import portions_done
-from acidlib.execute.services import answers_of, step_seconds
+from acidlib.execute.services import step_seconds
 from acidlib.execute.stopping import STOPPING
 from acidlib.location import LOCAL, Location
 from acidlib.model.requests import CompactionRequest

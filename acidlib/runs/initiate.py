@@ -18,8 +18,9 @@ from acidlib.errors import (
     UsageError,
     known_error,
 )
+from acidlib.execute.answers import answer_of, value_or_raise
 from acidlib.execute.in_threads import in_threads
-from acidlib.execute.services import Services, attempt, step_seconds, value_or_raise
+from acidlib.execute.services import Services, step_seconds
 from acidlib.location import S3
 from acidlib.model.requests import CompactionType, RequestFacts
 from acidlib.model.results import InitiatorResult, Outcome
@@ -99,7 +100,7 @@ def _first_look(services: Services, listed: ListingOutcome) -> InitiatorResult |
 
     Only its listing is looked at.
     """
-    decision = attempt(partial(_decision_about, services), listed, f"judge {listed.place.ref}")
+    decision = answer_of(partial(_decision_about, services), listed, f"judge {listed.place.ref}")
     if isinstance(decision, Decision) and decision.kind is None:
         assert isinstance(listed, ListedPlace)  # else there is no decision
         if not listed.holds_staging:

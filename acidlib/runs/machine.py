@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from acidlib.config.settings import Layer
-from acidlib.execute.services import WORKER_PREFIX, Application, Runner, Services
+from acidlib.execute.services import WORKER_PREFIX, Services
 from acidlib.execute.spark_driver import SparkOptions
+from acidlib.execute.task import Application, Runner
 from acidlib.memory import TASK_MEMORY, Memory
 from acidlib.metastore.kerberos import keep_logged_in
 from acidlib.model.results import RunHead, StatedSetting

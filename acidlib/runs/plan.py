@@ -13,7 +13,7 @@ from acidlib.arguments import INSERT_ONLY, TABLE_KIND, VISIBILITY_TXN
 from acidlib.config.settings import Settings
 from acidlib.errors import AcidError, ConflictError, CorruptError, OverMemoryError, RefusedError
 from acidlib.execute.schedule import Subtask, run_tasks
-from acidlib.execute.services import Task
+from acidlib.execute.task import Task
 from acidlib.execute.tasks import (
     AnyUnit,
     TailFacts,

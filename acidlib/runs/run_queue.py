@@ -10,8 +10,9 @@ from functools import partial
 from itertools import chain, takewhile
 
 from acidlib.errors import AcidError, RefusedError, known_error
+from acidlib.execute.answers import answer_of, value_or_raise
 from acidlib.execute.in_threads import in_threads
-from acidlib.execute.services import Services, attempt, step_seconds, value_or_raise
+from acidlib.execute.services import Services, step_seconds
 from acidlib.location import Location
 from acidlib.model.requests import CompactionRequest, CompactionType
 from acidlib.model.results import CompactionResult, Outcome, outcome_of
@@ -262,7 +263,7 @@ class RunQueue:
         """Queue a request for a place and take it, or return the error."""
         submit = partial(self._backend.queue.submit, kind=self._run.kind, buckets=self._run.buckets)
         if not listed.holds_staging:
-            return attempt(submit, listed, f"queue a compaction of {listed.place.ref}")
+            return answer_of(submit, listed, f"queue a compaction of {listed.place.ref}")
         # a publication there may be finished first
         return in_threads(submit, [listed], seconds=step_seconds(self._services.settings))[0]
 
@@ -372,7 +373,7 @@ class RunQueue:
                 self._on_listed(len(places))
             candidates = []
             for listed in ordered(portion, self._run.order):
-                candidate = attempt(look, listed, f"look at {listed.place.ref}")
+                candidate = answer_of(look, listed, f"look at {listed.place.ref}")
                 if isinstance(candidate, AcidError):
                     candidate = Candidate(listed=Unlisted(place=listed.place, error=candidate))
                 if isinstance(candidate.listed, ListedPlace):

@@ -26,9 +26,11 @@ from acidlib.acid.names import Generation, Hive, Reader
 from acidlib.acid.state import acid_state
 from acidlib.acid.write_ids import ALL_COMMITTED, ValidTxnList, ValidWriteIdList
 from acidlib.errors import AcidError, ConflictError, CorruptError, MissingError, RefusedError, UsageError
+from acidlib.execute.answers import value_or_raise
 from acidlib.execute.in_process import usable_processes
 from acidlib.execute.in_threads import in_threads
-from acidlib.execute.services import WORKER_PREFIX, Task, step_seconds, value_or_raise
+from acidlib.execute.services import WORKER_PREFIX, step_seconds
+from acidlib.execute.task import Task
 from acidlib.execute.task_processes import TaskProcesses
 from acidlib.execute.tasks import TailFacts
 from acidlib.location import S3, Location

@@ -22,7 +22,8 @@ from acidlib.arguments import RELEASE_HELD
 from acidlib.arguments import VERIFY as VERIFY_ARGUMENT
 from acidlib.errors import AcidError, ConflictError, CorruptError, UnverifiedError
 from acidlib.execute.schedule import run_tasks
-from acidlib.execute.services import Services, Task
+from acidlib.execute.services import Services
+from acidlib.execute.task import Task
 from acidlib.execute.tasks import delete_buckets_task, reader_task, tally_task
 from acidlib.model.requests import CompactionRequest, CompactionType
 from acidlib.model.results import Verification

@@ -20,8 +20,9 @@ from pathlib import Path
 import acidlib
 from acidlib.acid.names import Calls, Generation, Reader
 from acidlib.errors import AcidError, ConflictError, RefusedError, RetryError
+from acidlib.execute.answers import value_or_raise
 from acidlib.execute.executors import LOOKS, difference_of, has_compiled_kernels, look_around
-from acidlib.execute.services import Runner, Task, value_or_raise
+from acidlib.execute.task import Runner, Task
 from acidlib.location import S3, Location
 from acidlib.metastore.hms import Hms
 from acidlib.metastore.transactions import TxnType

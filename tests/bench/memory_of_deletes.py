@@ -39,9 +39,10 @@ from snapshots import schema_of, splits_of
 
 from acidlib.acid.names import Generation
 from acidlib.acid.write_ids import all_committed
+from acidlib.execute.answers import returned_by
 from acidlib.execute.schedule import Scheduler, Subtask, run_tasks
-from acidlib.execute.services import Task, returned_by
 from acidlib.execute.spark_frame import task_bytes
+from acidlib.execute.task import Task
 from acidlib.model.units import ColumnMatching, DataFile, RewriteSettings, Unit
 from acidlib.runs.plan import file_task
 from acidlib.scan.read import read_splits

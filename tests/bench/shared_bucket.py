@@ -22,8 +22,9 @@ import click
 from located import at
 
 from acidlib.cli.options import size
+from acidlib.execute.answers import answer_of, returned_by
 from acidlib.execute.schedule import Scheduler, Subtask, run_tasks
-from acidlib.execute.services import Application, Task, attempt, returned_by
+from acidlib.execute.task import Application, Task
 from acidlib.model.units import Unit
 from acidlib.runs.plan import file_task
 from acidlib.stores.renaming.local import LocalFileSystem
@@ -33,11 +34,11 @@ from bench.rewrite_once import unit_of
 
 
 def _attempts(batch: Sequence[Task]) -> list[Any]:
-    return [attempt(task.work, uuid.uuid4().hex) for task in batch]
+    return [answer_of(task.work, uuid.uuid4().hex) for task in batch]
 
 
 class _Processes:
-    """Runs batches in a pool of so many processes; see acidlib.execute.services.Runner."""
+    """Runs batches in a pool of so many processes; see acidlib.execute.task.Runner."""
 
     application = Application()
 

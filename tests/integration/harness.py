@@ -29,9 +29,9 @@ from runners import LocalRunner
 from servers.java import SMALL
 
 from acidlib.cli import jobs
-from acidlib.execute.services import Runner
 from acidlib.execute.spark import SparkRunner, hadoop_in_jvm
 from acidlib.execute.spark_driver import SparkOptions
+from acidlib.execute.task import Runner
 from acidlib.metastore.options import KerberosLogin
 from acidlib.queue.sql import SqlQueue
 from acidlib.runs import plan

@@ -26,7 +26,7 @@ from servers.metastore import SERVICE, Metastore
 
 from acidlib.acid.names import Generation
 from acidlib.errors import RefusedError
-from acidlib.execute.services import Task
+from acidlib.execute.task import Task
 from acidlib.metastore.hms import Hms, connect
 from acidlib.metastore.options import (
     ConnectionOptions,

@@ -17,7 +17,7 @@ from claim_directories import lay_claim
 from judges import merge
 from runners import LocalRunner
 
-from acidlib.execute.services import Task
+from acidlib.execute.task import Task
 from acidlib.model.requests import CompactionRequest, CompactionType
 from acidlib.model.tables import TableRef
 from acidlib.runs import initiate as initiator

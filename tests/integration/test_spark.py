@@ -13,8 +13,8 @@ import pytest
 from judges import merge
 
 from acidlib.errors import AcidError
-from acidlib.execute.services import Task
 from acidlib.execute.spark import SparkRunner
+from acidlib.execute.task import Task
 from acidlib.runs import plan as units
 from integration import spark_tasks
 from integration.harness import (

@@ -26,8 +26,8 @@ from servers.java import SMALL
 from servers.spark import SparkCluster
 
 from acidlib.execute import spark
-from acidlib.execute.services import Task
 from acidlib.execute.spark import SparkRunner
+from acidlib.execute.task import Task
 from acidlib.runs import plan as units
 from acidlib.stores.store import ATTEMPTS
 from integration import cluster_tasks

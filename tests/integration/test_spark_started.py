@@ -13,8 +13,8 @@ from pyspark import SparkContext
 from servers.java import SMALL
 
 import acidlib
-from acidlib.execute.services import Task
 from acidlib.execute.spark import SparkRunner
+from acidlib.execute.task import Task
 from integration.harness import SMALL_CONF, TASKS_PATH, Jobs, fixture, set_in_jvm
 from integration.test_programs import at_once
 

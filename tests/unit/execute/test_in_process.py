@@ -13,7 +13,7 @@ from runners import ThreadRunner
 from acidlib.config.settings import Layer, default_settings
 from acidlib.errors import AcidError, RetryError, UsageError
 from acidlib.execute.in_process import MAX_PROCESSES, InProcessRunner, open_runner, usable_processes
-from acidlib.execute.services import Application, Task
+from acidlib.execute.task import Application, Task
 
 
 class Spark(ThreadRunner):

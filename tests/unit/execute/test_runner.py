@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from acidlib.errors import ConflictError, DefectError
-from acidlib.execute.services import attempt, value_or_raise
+from acidlib.execute.answers import answer_of, value_or_raise
 
 
 def work(item: int, unique: str) -> str:
@@ -17,11 +17,11 @@ def work(item: int, unique: str) -> str:
 
 
 def test_attempt() -> None:
-    assert attempt(partial(work, 5), "u") == "20:u"
-    assert isinstance(attempt(partial(work, -1), "u"), ConflictError)
+    assert answer_of(partial(work, 5), "u") == "20:u"
+    assert isinstance(answer_of(partial(work, -1), "u"), ConflictError)
     with pytest.raises(ConflictError, match="-1"):
-        value_or_raise(attempt(partial(work, -1), "u"))
-    fault = attempt(partial(work, 0), "u")
+        value_or_raise(answer_of(partial(work, -1), "u"))
+    fault = answer_of(partial(work, 0), "u")
     assert isinstance(fault, DefectError)
     assert "unexpected ZeroDivisionError" in str(fault)
 
@@ -31,4 +31,4 @@ def test_an_interrupt_is_no_value() -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        attempt(interrupted, "u")
+        answer_of(interrupted, "u")

@@ -15,9 +15,10 @@ import pytest
 from runners import LocalRunner, ThreadRunner
 
 from acidlib.errors import ConflictError, HangingError, RetryError
+from acidlib.execute.answers import returned_by
 from acidlib.execute.schedule import Scheduler, Workflow, run_tasks
-from acidlib.execute.services import Task, returned_by
 from acidlib.execute.stopping import STOPPING
+from acidlib.execute.task import Task
 from acidlib.planning.units import SMALL_BYTES
 from acidlib.waiting import asking
 

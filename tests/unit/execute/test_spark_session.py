@@ -16,7 +16,6 @@ from pyspark import SparkConf, SparkContext
 from acidlib.errors import RefusedError, RetryError
 from acidlib.execute import spark
 from acidlib.execute.executors import look_around
-from acidlib.execute.services import Task
 from acidlib.execute.spark import (
     SessionRunner,
     SparkEndedError,
@@ -26,6 +25,7 @@ from acidlib.execute.spark import (
     other_queue,
 )
 from acidlib.execute.spark_driver import SUBMIT_ARGS, SparkOptions
+from acidlib.execute.task import Task
 
 PATH = "spark.executorEnv.PYTHONPATH"
 

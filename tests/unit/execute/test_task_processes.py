@@ -22,7 +22,7 @@ from waits import until
 
 from acidlib.errors import ConflictError, DefectError, HangingError, OverMemoryError, RetryError
 from acidlib.execute import task_processes
-from acidlib.execute.services import Task
+from acidlib.execute.task import Task
 from acidlib.execute.task_processes import NURSERY, TaskProcesses
 from acidlib.execute.tasks import tally_task
 from acidlib.memory import Memory
@@ -239,7 +239,7 @@ import os, signal, sys, threading, time
 from functools import partial
 from pathlib import Path
 import process_tasks
-from acidlib.execute.services import Task
+from acidlib.execute.task import Task
 from acidlib.execute.task_processes import NURSERY, TaskProcesses
 from acidlib.execute.tasks import tally_task
 from acidlib.stores.stores import Stores
@@ -278,7 +278,7 @@ def test_the_program_is_not_run_again(tmp_path: Path) -> None:
 import signal
 signal.signal(signal.SIGINT, lambda *_: print("interrupted", flush=True))
 import process_tasks
-from acidlib.execute.services import Task
+from acidlib.execute.task import Task
 from acidlib.execute.task_processes import TaskProcesses
 print("run", flush=True)
 with TaskProcesses(1) as processes:
