@@ -48,6 +48,7 @@ OF_OTHERS = {
         "--metastore",
     },
 }
+LONGEST_LINE_OF_CODE = 100
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*[a-z]")
 
@@ -162,6 +163,14 @@ def test_the_site_is_built_without_a_dead_link_or_a_visit_elsewhere(tmp_path: Pa
     assert ran.returncode == 0, ran.stderr
     page = (tmp_path / "index.html").read_text()
     assert re.findall(r'<(?:link|script|img)[^>]* (?:href|src)="?(?:https?:)?//[^ >]*', page) == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=in_checkout)
+def test_lines_of_code_fit_a_window_of_1280_pixels(document: Path) -> None:
+    """A long run looks at the site itself (test_site_in_browser); GitHub has about as much room."""
+    blocks = re.findall(r"^ *```(\w*)\n(.*?)^ *```", document.read_text(), flags=re.MULTILINE | re.DOTALL)
+    code = [line for language, block in blocks if language != "mermaid" for line in block.splitlines()]
+    assert [line for line in code if len(line) > LONGEST_LINE_OF_CODE] == []
 
 
 def test_every_page_is_reached_from_the_readme() -> None:
