@@ -60,7 +60,7 @@ from acidlib.config.settings import Layer
 from acidlib.errors import UsageError
 from acidlib.execute.answers import returned_by
 from acidlib.execute.services import Services
-from acidlib.execute.spark_driver import stated_spark_options
+from acidlib.execute.spark_options import stated_spark_options
 from acidlib.execute.stopping import told_when_stopped
 from acidlib.execute.task import Runner
 from acidlib.location import Location

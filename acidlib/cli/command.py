@@ -21,7 +21,7 @@ from acidlib.api.caller import Caller, Shown
 from acidlib.cli.help import HELP_OPTIONS, HelpedCommand
 from acidlib.config.settings import Settings
 from acidlib.errors import AcidError, DefectError, RetryError, UsageError
-from acidlib.execute.spark_driver import OF_THIS_PROCESS
+from acidlib.execute.driver_jvm import OF_THIS_PROCESS
 from acidlib.execute.stopping import STOPPING, exit_status
 from acidlib.model.results import ErrorDescription, ErrorDocument, Head
 from acidlib.report.html import html_of, write_page

@@ -26,7 +26,7 @@ from typing import IO, TYPE_CHECKING, NoReturn
 
 from acidlib.config.files import CHECKOUT, METASTORE_DB_VARIABLE, QUEUE_VARIABLE, conf_file
 from acidlib.errors import RefusedError, RetryError, UsageError
-from acidlib.execute.spark_driver import (
+from acidlib.execute.spark_options import (
     DRIVER_PYTHON,
     ENVIRONMENT,
     PYTHON,

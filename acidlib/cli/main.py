@@ -35,7 +35,7 @@ from acidlib.cli.launch import (
 )
 from acidlib.config.files import CHECKOUT
 from acidlib.errors import AcidError, RefusedError, UsageError
-from acidlib.execute.spark_driver import (
+from acidlib.execute.spark_options import (
     DEPLOY_MODE,
     KEYTAB,
     OPTIONS,

@@ -24,10 +24,10 @@ from pyspark import SparkConf, SparkContext, TaskContext
 from acidlib.config.files import CHECKOUT
 from acidlib.errors import RefusedError, RetryError, UsageError
 from acidlib.execute.answers import value_or_raise
+from acidlib.execute.driver_jvm import OF_THIS_PROCESS
 from acidlib.execute.executors import LOOKS, Executor, difference_of, look_around
-from acidlib.execute.spark_driver import (
+from acidlib.execute.spark_options import (
     ARCHIVE_PROPERTIES,
-    OF_THIS_PROCESS,
     SHELL,
     SUBMIT_ARGS,
     YARN_QUEUE,

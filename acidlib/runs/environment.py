@@ -15,7 +15,7 @@ from acidlib.arguments import METASTORE_DB
 from acidlib.config.files import METASTORE_DB_VARIABLE, absolute_path, conf_file
 from acidlib.config.settings import Settings, load_settings
 from acidlib.errors import RefusedError, UsageError
-from acidlib.execute.spark_driver import SparkOptions
+from acidlib.execute.spark_options import SparkOptions
 from acidlib.metastore.options import (
     CATALOG,
     PROTECTION,

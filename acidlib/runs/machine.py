@@ -11,7 +11,7 @@ from typing import Any
 
 from acidlib.config.settings import Layer
 from acidlib.execute.services import WORKER_PREFIX, Services
-from acidlib.execute.spark_driver import SparkOptions
+from acidlib.execute.spark_options import SparkOptions
 from acidlib.execute.task import Application, Runner
 from acidlib.memory import TASK_MEMORY, Memory
 from acidlib.metastore.kerberos import keep_logged_in

@@ -30,7 +30,7 @@ from servers.java import SMALL
 
 from acidlib.cli import jobs
 from acidlib.execute.spark import SparkRunner, hadoop_in_jvm
-from acidlib.execute.spark_driver import SparkOptions
+from acidlib.execute.spark_options import SparkOptions
 from acidlib.execute.task import Runner
 from acidlib.metastore.options import KerberosLogin
 from acidlib.queue.sql import SqlQueue

@@ -15,7 +15,7 @@ from typing import Self
 import pyspark
 from pyspark import SparkContext
 
-from acidlib.execute.spark_driver import OF_THIS_PROCESS
+from acidlib.execute.driver_jvm import OF_THIS_PROCESS
 from servers.errors import ServerError
 from servers.java import SMALL
 from servers.process import POLL_SECONDS, ServerProcess, free_port, listens, marked_processes

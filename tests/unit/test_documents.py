@@ -19,7 +19,7 @@ from acidlib.cli.launch import JOBS as ALL_JOBS
 from acidlib.cli.launch import log_file
 from acidlib.cli.main import group
 from acidlib.documents import JOBS, JSON, OPTIONS, ROOT, TOML, json_page, options_text, toml_text
-from acidlib.execute.spark_driver import split_words
+from acidlib.execute.spark_options import split_words
 from acidlib.planning import orc_settings
 from acidlib.report import values
 

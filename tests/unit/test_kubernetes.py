@@ -20,7 +20,7 @@ from acidlib.cli.launch import job_named
 from acidlib.cli.main import group
 from acidlib.config.files import read_site
 from acidlib.documents import ROOT
-from acidlib.execute.spark_driver import SparkOptions, read_properties, split_words
+from acidlib.execute.spark_options import SparkOptions, read_properties, split_words
 
 FOLDER = ROOT / "docs" / "kubernetes"
 COMMAND = "/opt/acidlib/bin/acidlib"

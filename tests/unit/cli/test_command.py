@@ -23,7 +23,7 @@ from acidlib.cli.launch import JOBS, Job
 from acidlib.documents import ROOT
 from acidlib.errors import RefusedError
 from acidlib.execute.spark import driver_spark_options
-from acidlib.execute.spark_driver import SUBMIT_ARGS
+from acidlib.execute.spark_options import SUBMIT_ARGS
 from acidlib.metastore.options import KerberosLogin
 from acidlib.runs.environment import QUEUE_IN_A_FILE
 

@@ -27,7 +27,7 @@ from acidlib.cli.launch import (
 )
 from acidlib.documents import ROOT
 from acidlib.errors import RetryError, UsageError
-from acidlib.execute.spark_driver import SUBMIT_ARGS, SparkOptions
+from acidlib.execute.spark_options import SUBMIT_ARGS, SparkOptions
 from acidlib.processes import has_ended
 from acidlib.report.progress import ERROR, INFO, NOTE, WARNING, LogFormat, LogLines
 

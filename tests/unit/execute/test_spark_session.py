@@ -24,7 +24,7 @@ from acidlib.execute.spark import (
     driver_spark_options,
     other_queue,
 )
-from acidlib.execute.spark_driver import SUBMIT_ARGS, SparkOptions
+from acidlib.execute.spark_options import SUBMIT_ARGS, SparkOptions
 from acidlib.execute.task import Task
 
 PATH = "spark.executorEnv.PYTHONPATH"

@@ -431,7 +431,7 @@ def test_nothing_opens_a_path_of_a_table_beside_it() -> None:
 
 OPENED_BY_PATH = {
     "orc/kernels/jit.py: os.open()",  # compiled kernels
-    "execute/spark_driver.py: Path().glob()",  # an installation of Spark
+    "execute/spark_options.py: Path().glob()",  # an installation of Spark
     "execute/task_process.py: Path().write_text()",  # a process of its own
     "stores/filesystem.py: os.lstat()",  # for the message about a right that is missing
     "stores/renaming/local.py: Path().read_text()",  # the mounts of this machine
