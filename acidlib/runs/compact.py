@@ -329,7 +329,10 @@ class PlaceCompaction:
         *,
         counts: bool,
     ) -> Published:
-        """Make a result visible, and have it count if it `counts` already; else it is noted as one to verify."""
+        """Make a result visible; it counts as well, unless it is to be verified first, which is noted before.
+
+        counts  nothing is left to verify; see the words of `acidlib.ports.holds`
+        """
         inputs, listed = plan.inputs, plan.listed
         location = hold.place.location
 
