@@ -109,22 +109,28 @@ def _toml_entry(key: Key) -> str:
 
 def _setting_lists() -> Iterator[str]:
     """Yield a line for each setting: the limits of the status below a title of their own, as those without effect."""
-    yield from (_setting_item(key) for key in KEYS if not key.inert and key not in STATUS_KEYS)
-    yield from ("", "**Limits of `acidlib status`:**", "", *map(_setting_item, STATUS_KEYS))
+    yield from _setting_items(key for key in KEYS if not key.inert and key not in STATUS_KEYS)
+    yield from ("", "**Limits of `acidlib status`**, for a warning if they do not say error:", "")
+    yield from _setting_items(STATUS_KEYS)
     yield from ("", "**Accepted and without effect:**", "")
     yield from (f"- `{key.name}`: {key.meaning}" for key in KEYS if key.inert)
 
 
-def _setting_item(key: Key) -> str:
+def _setting_items(keys: Iterable[Key]) -> Iterator[str]:
+    """Yield a line for each meaning, with the settings next to each other that have it."""
+    for meaning, alike in groupby(keys, key=lambda key: key.meaning.removeprefix("status: ")):
+        yield f"- {', '.join(_named_setting(key) for key in alike)}: {meaning[0].upper()}{meaning[1:]}"
+
+
+def _named_setting(key: Key) -> str:
     stated = [key.default] if key.default else []
     if (where := _in_tables(key)) != "no":
         stated.append(f"in tables {where}")
-    meaning = key.meaning.removeprefix("status: ")
-    return _item(f"- `{key.name}`", "; ".join(stated), meaning[0].upper() + meaning[1:])
+    return _named(f"`{key.name}`", "; ".join(stated))
 
 
-def _item(name: str, stated: str, meaning: str) -> str:
-    return f"{name} ({stated}): {meaning}" if stated else f"{name}: {meaning}"
+def _named(name: str, stated: str) -> str:
+    return f"{name} ({stated})" if stated else name
 
 
 def _in_tables(key: Key) -> str:
@@ -144,7 +150,8 @@ def _metric_list() -> Iterator[str]:
     for metric in METRICS:
         hives = re.sub(r"\b\w+_\w+\b", r"`\g<0>`", metric.hive)
         labels = ", ".join(f"`{label}`" for label in metric.labels)
-        yield _item(f"- `{metric.name}`", labels, f"{metric.help} In Hive: {hives}." if hives else metric.help)
+        meaning = f"{metric.help} In Hive: {hives}." if hives else metric.help
+        yield f"- {_named(f'`{metric.name}`', labels)}: {meaning}"
 
 
 def _common_fields() -> Sequence[tuple[str, str]]:
@@ -227,7 +234,7 @@ def _option_lists() -> Iterator[str]:
     commands_of: dict[tuple[str, str], list[str]] = {}
     for job, command in JOBS.items():
         for option in command.params:
-            if isinstance(option, click.Option):
+            if isinstance(option, click.Option) and not option.hidden:
                 commands_of.setdefault((option.opts[-1], _option_item(option)), []).append(job)
     served = [name for name, command in JOBS.items() if any("--set" in option.opts for option in command.params)]
     for number, (title, group) in enumerate(OPTION_GROUPS.items()):
@@ -241,7 +248,7 @@ def _option_lists() -> Iterator[str]:
 def _option_item(option: click.Option) -> str:
     shown = f"- `{' '.join([*option.opts, *_values(option)])}`"
     default = f"`${option.envvar}`" if option.envvar else str(option.default) if option.show_default else ""
-    return _item(shown, default, " ".join((option.help or "").split()))
+    return f"{_named(shown, default)}: {' '.join((option.help or '').split())}"
 
 
 def _values(option: click.Option) -> list[str]:

@@ -408,7 +408,7 @@ class Lake:
         """Look at all tables, or those that are named, and queue a compaction for each place over Hive's thresholds.
 
         dry_run  return the decisions and their reasons; queue nothing
-        force    also queue places held back after failed attempts
+        force    also queue places in back-off after failed attempts
 
         The other arguments are those of `compact`.
 

@@ -70,7 +70,7 @@ def _compaction(kind: Kind, job: str) -> click.Command:
         type=duration,
         help="How long a publication by two renames waits for readers (Hive 3.1); default: 30s.",
     )
-    @flag("--dry-run", help="Show the plan and its reasons; change nothing.")
+    @flag("--dry-run", help="Show what would be done, and why; change nothing.")
     @DETAILS
     @flag("--force", help="No effect here: accepted because other jobs have it.")
     @click.option(
@@ -137,8 +137,8 @@ minor_compact = _compaction("minor", "minor_compact")
 @selection_options
 @YES
 @POOL
-@flag("--dry-run", help="Show the decisions and their reasons; queue nothing.")
-@flag("--force", help="Also queue places held back after failed attempts.")
+@flag("--dry-run", help="Show what would be done, and why; change nothing.")
+@flag("--force", help="Also queue places in back-off after failed attempts.")
 def initiator(*, lake: Lake, output: Output, **options: Any) -> None:
     """Run the initiator once."""
     result = lake.initiate(**options)
@@ -157,7 +157,7 @@ def initiator(*, lake: Lake, output: Output, **options: Any) -> None:
 @click.option("--retention", type=duration, help="How long to keep obsolete files, e.g. 1d.")
 @flag("--trash", help="Move files to the trash (on HDFS the user's) instead of deleting them.")
 @flag("--force", help="Clean although Hive's own cleaner is on; every safety check still applies.")
-@flag("--dry-run", help="Show what would be removed; remove nothing.")
+@flag("--dry-run", help="Show what would be done, and why; change nothing.")
 @DETAILS
 @flag("--orphans", help="List orphans instead: files that no run and no table owns, such as staging of crashed runs.")
 @click.option(
@@ -201,7 +201,7 @@ def cleaner(
 @common_options
 @click.argument("request", type=request_number)
 @flag("--nobody-reads", help="State that no reader is at work there, which only the operator can know.")
-@flag("--dry-run", help="Show what would be moved, and what readers would read then; change nothing.")
+@flag("--dry-run", help="Show what would be done, and why; change nothing.")
 def undo(*, environment: Environment, output: Output, request: int, **options: Any) -> None:
     """Undo one compaction."""
     finish(output, Lake(environment, caller=CommandLine()).undo(request, **options))
@@ -215,7 +215,7 @@ def undo(*, environment: Environment, output: Output, request: int, **options: A
 )
 @common_options
 @click.argument("requests", metavar="REQUEST...", type=request_number, nargs=-1, required=True)
-@flag("--dry-run", help="Show what would be withdrawn; change nothing.")
+@flag("--dry-run", help="Show what would be done, and why; change nothing.")
 def cancel(*, environment: Environment, output: Output, requests: tuple[int, ...], dry_run: bool) -> None:
     """Withdraw the requests."""
     finish(output, Lake(environment, caller=CommandLine()).cancel(*requests, dry_run=dry_run))

@@ -76,81 +76,79 @@ STATUS_KEYS: tuple[Key, ...] = (
     _any_hours(
         name="metastore.compactor.oldest.initiated.compaction.time.threshold.warning",
         default="1h",
-        meaning="status: warning if a request has waited so long to start. 0 or less in a limit of time means never.",
+        meaning="status: a request has waited so long to start; 0 or less: never, as in all limits of time.",
     ),
     _any_hours(
         name="metastore.compactor.oldest.initiated.compaction.time.threshold.error",
         default="12h",
-        meaning="status: error if a request has waited so long to start.",
+        meaning="status: a request has waited so long to start; 0 or less: never, as in all limits of time.",
     ),
     _duration(
         name="acidlib.status.working.threshold",
         default="12h",
-        meaning="status: warning if a request has been working for so long; error after "
-        "`hive.compactor.worker.timeout`.",
+        meaning="status: a request has been working for so long; error after `hive.compactor.worker.timeout`.",
         unit="h",
     ),
     _any_hours(
         name="metastore.compactor.oldest.uncleaned.compaction.time.threshold",
         default="24h",
-        meaning="status: warning if a request has been ready for cleaning for so long; also for the transactions and "
-        "locks that it waits for.",
+        meaning="status: a request has been ready for cleaning for so long, or waits for a transaction or lock so old.",
     ),
     _any_number(
         name="metastore.compactor.failed.compaction.ratio.threshold",
         default="0.01",
-        meaning="status: warning from this share of places whose last compaction failed or was not initiated.",
+        meaning="status: this share of places whose last compaction failed or was not initiated.",
     ),
     _count(
         name="acidlib.status.refused.threshold",
         default="2",
-        meaning="status: warning after so many refusals in a row at a place.",
+        meaning="status: so many refusals in a row at a place.",
     ),
     _any_hours(
         name="metastore.compactor.oldest.open.txn.threshold.warning",
         default="24h",
-        meaning="status: warning if a transaction has been open for so long.",
+        meaning="status: a transaction has been open for so long.",
     ),
     _any_hours(
         name="metastore.compactor.oldest.open.txn.threshold.error",
         default="72h",
-        meaning="status: error if a transaction has been open for so long.",
+        meaning="status: a transaction has been open for so long.",
     ),
     _any_hours(
         name="metastore.compactor.oldest.uncleaned.aborted.txn.time.threshold.warning",
         default="24h",
-        meaning="status: warning if the metastore has kept an aborted transaction for so long.",
+        meaning="status: the metastore has kept an aborted transaction for so long.",
     ),
     _any_hours(
         name="metastore.compactor.oldest.uncleaned.aborted.txn.time.threshold.error",
         default="48h",
-        meaning="status: error if the metastore has kept an aborted transaction for so long.",
+        meaning="status: the metastore has kept an aborted transaction for so long.",
     ),
     _any_count(
         name="metastore.acidmetrics.table.aborted.txns.threshold",
         default="1500",
-        meaning="status: warning if a table has more aborted write ids than this.",
+        meaning="status: a table has more aborted write ids than this.",
         aliases=("hive.metastore.acidmetrics.table.aborted.txns.threshold",),
     ),
     _any_count(
         name="metastore.compactor.tables.with.aborted.txn.threshold",
         default="1",
-        meaning="status: error if there are so many such tables.",
+        meaning="status: so many such tables are an error.",
     ),
     _any_count(
         name="hive.compactor.active.delta.dir.threshold",
         default="200",
-        meaning="status: warning if readers of a place have to merge more deltas than this.",
+        meaning="status: readers of a place have to merge more deltas than this.",
     ),
     _any_count(
         name="hive.compactor.obsolete.delta.dir.threshold",
         default="200",
-        meaning="status: warning if a place has more obsolete directories than this.",
+        meaning="status: a place has more obsolete directories than this.",
     ),
     _any_count(
         name="hive.compactor.small.delta.dir.threshold",
         default="200",
-        meaning="status: warning if a place has more small deltas than this.",
+        meaning="status: a place has more small deltas than this.",
     ),
     _any_number(
         name="metastore.deltametrics.delta.pct.threshold",
@@ -161,12 +159,12 @@ STATUS_KEYS: tuple[Key, ...] = (
     _number(
         name="acidlib.status.delta.ratio.threshold",
         default="1",
-        meaning="status: warning if deltas have more bytes than so many times their base.",
+        meaning="status: deltas have more bytes than so many times their base.",
     ),
     _size(
         name="acidlib.status.obsolete.bytes.threshold",
         default="0",
-        meaning="status: warning if so many bytes wait for cleaning at a place; 0: never.",
+        meaning="status: so many bytes wait for cleaning at a place; 0: never.",
     ),
     _count(
         name="acidlib.status.metrics.tables",
@@ -193,17 +191,16 @@ KEYS: tuple[Key, ...] = (
     _count(
         name="hive.compactor.abortedtxn.threshold",
         default="1000",
-        meaning="More aborted write ids with a directory at a place than this start a major compaction. With Hive 4 "
-        "the cleaner takes care of such a place instead, by the settings of the run alone, unless "
-        "`metastore.compactor.clean.aborts.using.cleaner` is false.",
+        meaning="More aborted write ids with a directory at a place than this start a major compaction; with Hive 4, "
+        "by the settings of the run alone, a cleaning.",
         spelling=Spelling.COMPACTOR,
         is_threshold=True,
     ),
     _any_hours(
         name="hive.compactor.aborted.txn.time.threshold",
         default="12h",
-        meaning="Hive 4: the cleaner also takes care of a place whose oldest rolled back transaction began so long "
-        "ago; negative: by their number alone.",
+        meaning="Hive 4: the cleaner also cleans a place whose oldest rolled back transaction began so long ago; "
+        "negative: by their number alone.",
     ),
     _count(
         name="hive.compactor.max.num.delta",
@@ -214,8 +211,7 @@ KEYS: tuple[Key, ...] = (
     _duration(
         name="hive.compactor.worker.timeout",
         default="86400s",
-        meaning="A request that has been working for longer than this is given to another run. A run gives up at 90 % "
-        "of it.",
+        meaning="A request that works for longer than this is given to another run. A run gives up at 90 % of it.",
     ),
     _text(
         name="hive.compactor.worker.pool",
@@ -253,7 +249,7 @@ KEYS: tuple[Key, ...] = (
     _flag(
         name="metastore.compactor.clean.aborts.using.cleaner",
         default="true",
-        meaning="Hive 4: whether aborted transactions are left to the cleaner, and start no compaction.",
+        meaning="Hive 4: whether aborted transactions start a cleaning, not a compaction.",
     ),
     _flag(
         name="hive.compactor.cleaner.on",
@@ -264,12 +260,12 @@ KEYS: tuple[Key, ...] = (
     _flag(
         name="hive.compactor.delayed.cleanup.enabled",
         default="false",
-        meaning="With a metastore: whether the cleaner waits before it removes obsolete files that no query reads.",
+        meaning="With a metastore: whether the cleaner waits before it removes obsolete files.",
     ),
     _duration(
         name="hive.compactor.cleaner.retention.time.seconds",
         default="300s",
-        meaning="How long the cleaner then waits after the commit of the compaction.",
+        meaning="How long it then waits after the commit of the compaction.",
     ),
     _count(
         name="hive.compactor.cleaner.retry.maxattempts",
@@ -279,7 +275,7 @@ KEYS: tuple[Key, ...] = (
     _duration(
         name="metastore.compactor.cleaner.retry.retention.time",
         default="300s",
-        meaning="How long a failed cleaning waits before its next attempt; doubled each time.",
+        meaning="How long a failed cleaning waits for its next attempt; doubled each time.",
         aliases=("metastore.compactor.cleaner.retry.retentionTime",),
     ),
     _count(
@@ -299,23 +295,23 @@ KEYS: tuple[Key, ...] = (
     _count(
         name="metastore.compactor.history.retention.succeeded",
         default="3",
-        meaning="Succeeded requests kept in the history of each place.",
+        meaning="How many requests that ended so are kept in the history of each place.",
     ),
     _count(
         name="metastore.compactor.history.retention.failed",
         default="3",
-        meaning="Failed requests kept there.",
+        meaning="How many requests that ended so are kept in the history of each place.",
     ),
     _count(
         name="metastore.compactor.history.retention.did.not.initiate",
         default="2",
-        meaning="Requests kept there that were not initiated.",
+        meaning="How many requests that ended so are kept in the history of each place.",
         aliases=("metastore.compactor.history.retention.attempted",),
     ),
     _count(
         name="metastore.compactor.history.retention.refused",
         default="3",
-        meaning="Refused requests kept there, and in a queue of our own as many cancelled ones.",
+        meaning="How many requests that ended so are kept in the history of each place.",
     ),
     _duration(
         name="metastore.compactor.history.retention.timeout",
@@ -348,8 +344,7 @@ KEYS: tuple[Key, ...] = (
         name="acidlib.reader.hive.version",
         default="",
         meaning="Which Hive's readers the tables have: 3 (ORC 1.5, columns by name) or 4 (ORC 1.8, columns by "
-        "position). Empty: as the metastore, `--hive-version` or the names of directories show. Needed for a metastore "
-        "of a fork.",
+        "position). Needed for a fork.",
     ),
     _size(
         name="acidlib.minor.as.major.bytes",
@@ -365,7 +360,7 @@ KEYS: tuple[Key, ...] = (
     _count(
         name="acidlib.cleaner.files.per.second",
         default="0",
-        meaning="How many files the cleaner removes in a second at most, to spare the file system; 0: no limit.",
+        meaning="How many files the cleaner removes in a second at most; 0: no limit.",
     ),
     _duration(
         name="acidlib.lock.timeout",
@@ -377,46 +372,43 @@ KEYS: tuple[Key, ...] = (
     _duration(
         name="acidlib.read.lock.timeout",
         default="30s",
-        meaning="With a metastore: how long a snapshot waits for locks of those who drop, change or overwrite the "
-        "table.",
+        meaning="How long a snapshot waits for programs that drop, change or overwrite the table.",
     ),
     _size(
         name="acidlib.part.bytes",
         default="64m",
-        meaning="Input bytes of a task when several tasks, at most 64, share the rewriting of a large bucket; on more "
-        "than 1,000 cores 64 KiB for each core; 0: never shared.",
+        meaning="Input bytes of a task when several tasks, at most 64, share a large bucket; on more than 1,000 cores "
+        "64 KiB for each core; 0: never shared.",
     ),
     _text(
         name="acidlib.verify",
         default="none",
-        meaning="Which buckets a second reader compares with their inputs: none, all, or a share such as sample=0.1, "
-        "as `--verify`.",
+        meaning="Which buckets a second reader compares: none, all, or a share such as sample=0.1, as `--verify`.",
     ),
     _duration(
         name="acidlib.step.timeout",
         default="10m",
-        meaning="How long a run waits for one answer of a local disk, a mount or HDFS before the table or partition "
-        "fails; 0: as long as it takes.",
+        meaning="How long a run waits for one answer of a local disk, a mount or HDFS before the place fails; 0: as "
+        "long as it takes.",
     ),
     _count(
         name="acidlib.places.in.flight",
         default="0",
-        meaning="How many tables and partitions a run compacts at a time; 0: 32, and 4 more for each core of the "
-        "executors (2 with many cores), and as many as end within 2 seconds.",
+        meaning="How many places a run compacts at a time; 0: 32, 4 more for each core of the executors (2 with many "
+        "cores), and as many as end within 2 seconds.",
     ),
     _size(
         name=TASK_MEMORY,
         default=f"{DEFAULT_MEMORY.limit >> 30}g",
-        meaning="How much memory a Python worker may take to decode a footer, the deletes of a bucket, a stripe's "
-        "columns or a piece of text. A file that would need more is refused. A task that applies deletes may hold "
-        "twice this.",
+        meaning="How much memory a Python worker may take to decode a file, twice this with deletes. A file that would "
+        "need more is refused.",
         least=1,
     ),
     _size(
         name="acidlib.in.process.bytes",
         default="256m",
-        meaning="From Python without a Spark session: up to so many input bytes a run works in processes on its "
-        "machine; above that it starts a session. 0: always a session.",
+        meaning="From Python without a Spark session: above so many input bytes a run starts a session, else processes "
+        "on its machine.",
     ),
 )
 

@@ -109,10 +109,10 @@ class Verification:
     share: float
     buckets: tuple[int, ...] = ()
     of_buckets: int = 0
-    """The share of the buckets that was asked for, the buckets that were compared, and the number of all."""
+    """The share of the buckets that was asked for, the compared buckets, and the number of all."""
     rows: int = 0
     events: int = 0
-    """Rows and delete events that are the same as before."""
+    """Compared rows and delete events."""
     before: Texts = ()
     now: Texts = ()
     """The directories that were read on either side."""
@@ -128,11 +128,11 @@ class Statistics:
     written: Texts = ()
     """Names of the parameters that were changed; none where all were right."""
     reason: str | None = None
-    """Why [they could not be written](operations.md#statistics), although the compaction has succeeded; else null."""
+    """Why [they could not be written](operations.md#statistics), or null."""
     files: int | None = None
     bytes: int | None = None
     rows: int | None = None
-    """The files, bytes and rows that readers find there; `rows` only if the compaction counted all of them."""
+    """What readers find there; `rows` only if the compaction counted all of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,7 +150,7 @@ class ResultFile:
     events_out: int
     """How many rows and delete events it holds."""
     empty_files: Texts
-    """Inputs that count as empty: of zero bytes, or of rolled back transactions and not readable."""
+    """Inputs of zero bytes, or of rolled back transactions and not readable."""
     actions: tuple[PlannedAction, ...]
     """How the stripes of the inputs are treated."""
 
@@ -201,11 +201,11 @@ class CompactionResult(OfPlace, Reasoned):
     inputs: Texts = ()
     """Names of directories."""
     empty_files: Texts = ()
-    """Inputs of zero bytes, which count as empty."""
+    """Inputs of zero bytes."""
     notes: Texts = ()
     """A list of texts."""
     output_directories: Texts = ()
-    """Names of directories; empty if there was nothing to merge, but something obsolete to remove."""
+    """Names of directories; empty if there was only something to remove."""
     deltas_before: int | None = None
     deltas_after: int | None = None
     """The number of deltas that a reader has to merge; null after a failure."""
@@ -216,7 +216,7 @@ class CompactionResult(OfPlace, Reasoned):
     rows_deleted: int | None = None
     rows_aborted: int | None = None
     rows_out: int | None = None
-    """Rows read, left out as deleted, left out as rolled back, kept; null where rows of a format are not counted."""
+    """Rows read, left out as deleted and as rolled back, and kept; null in formats whose rows are not counted."""
     events_in: int | None = None
     events_aborted: int | None = None
     duplicate_events: int | None = None
@@ -226,22 +226,20 @@ class CompactionResult(OfPlace, Reasoned):
     bytes_rewritten: int | None = None
     stripes_copied: int | None = None
     stripes_rewritten: int | None = None
-    """Bytes and numbers of the inputs' stripes that were copied and rewritten."""
+    """Of the inputs' stripes."""
     start_ms: int | None = None
     end_ms: int | None = None
     """When it was begun and ended."""
     seconds: float | None = None
-    """From the claim to the end, without the start of Spark and of its first Python worker."""
+    """From the claim to the end, without the start of Spark."""
     rewrite_seconds: float | None = None
     """The time inside the tasks, summed."""
     verification: Verification | None = None
     """The comparison by `--verify`; null without one, or if `reason` names a difference."""
     unverified: bool = False
-    """Whether this result, or an earlier one that keeps the place in quarantine, could not be verified."""
+    """Whether this result, or an earlier one, could not be verified: the place is in quarantine."""
     statistics: Statistics | None = None
-    """The statistics that the metastore got; null in a dry run, without a metastore, if nothing was compacted, and with
-    `hive.compactor.gather.stats=false`.
-    """
+    """What was written to the metastore; null if nothing had to be."""
     files: tuple[ResultFile, ...] | None = None
     """One entry per file of the result, done or planned."""
 
@@ -292,7 +290,7 @@ class InitiatorResult(OfPlace, Reasoned):
     location: str
     """The place."""
     type: str | None = None
-    """`major` or `minor`, by the thresholds; null if there is nothing to do."""
+    """`major` or `minor`; null if there is nothing to do."""
     queued: int | None = None
     """The id of the new request, or null."""
     reason: str
@@ -300,7 +298,7 @@ class InitiatorResult(OfPlace, Reasoned):
     base_bytes: int | None = None
     delta_bytes: int | None = None
     deltas: int | None = None
-    """Bytes in the base and in the deltas, and how many deltas there are."""
+    """Bytes in base and deltas, and the number of deltas."""
     ratio: float | None = None
     """The ratio of delta bytes to base bytes."""
     threshold: float | None = None
@@ -308,8 +306,8 @@ class InitiatorResult(OfPlace, Reasoned):
     threshold_source: str | None = None
     """The threshold that decided, the setting it is, and where it comes from."""
     outcome: Outcome
-    """`due`, `left alone`, `refused` (it cannot be compacted until its owner changes something), `held back` (its last
-    compactions failed) or `failed` (the next run may succeed).
+    """`due`, `left alone`, `refused` (its owner has to change something), `held back` (in back-off after failures) or
+    `failed` (the next run may succeed).
     """
     failed: bool = field(init=False)
     """Whether `outcome` is `failed`."""
@@ -357,14 +355,14 @@ class CleaningResult(OfPlace, Reasoned):
     location: str
     """The place."""
     state: Outcome
-    """`succeeded`, `ready for cleaning` (it waits, or something is left), `refused` (Hive 4: `NO_CLEANUP` is set, and
-    the request has ended), `failed` (without a place: the run could not go on), `conflict` or `planned`.
+    """`succeeded`, `ready for cleaning` (it waits, or something is left), `refused` (Hive 4: `NO_CLEANUP` is set),
+    `failed` (without a place: the run could not go on), `conflict` or `planned`.
     """
     reason: str = ""
     """Why."""
     bytes_removed: int = field(init=False)
     bytes_moved: int = field(init=False)
-    """Bytes that were removed, or in a dry run would be, and those that were moved to a trash."""
+    """Bytes that were removed, or would be, and those that were moved to a trash."""
     removed: tuple[RemovedPath, ...] = ()
     """What was removed, or would be."""
     blocked: Texts = field(init=False)
@@ -435,31 +433,24 @@ class ShownRequest(OfPlace):
     partition: str | None
     """The place."""
     type: str
-    """As Hive writes it, such as `MAJOR`."""
     state: str
-    """As Hive of the metastore's version calls it; `undone` for a compaction whose result was taken back."""
+    """As Hive writes them; `undone` for a compaction whose result was taken back."""
     worker_host: str | None
     worker: str | None
-    """The worker; the name of one of ours is `acidlib-` and its run."""
+    """The worker; one of ours begins with `acidlib-`."""
     enqueue_ms: int | None
     start_ms: int | None
     duration_ms: int | None
-    """When it was queued and begun, and how long it took."""
     hadoop_job_id: str | None
-    """The job of Hive's own compactor."""
     error_message: str | None
-    """Why it failed, was refused or was not initiated."""
     initiator_host: str | None
     initiator: str | None
-    """What queued it."""
     pool: str | None
-    """The pool of Hive 4."""
     txn_id: int | None
     next_txn_id: int | None
     commit_ms: int | None
-    """The compaction's transaction, the highest transaction at its commit, and the time of the commit."""
     highest_write_id: int | None
-    """The highest write id that it considered."""
+    """As in Hive."""
     location: str | None
     """Where the place lies; null where the queue does not say."""
 
@@ -501,7 +492,7 @@ class ShownPart:
     bytes: int
     """Bytes of all files; 0 for hidden directories, which are not listed."""
     rows: int | None
-    """Rows of its files, deleted and rolled back ones included; in a delete delta its events. Null if not counted."""
+    """Rows of its files, also deleted and rolled back ones; of a delete delta its events."""
     damage: str | None
     """Why a file cannot be read."""
 
@@ -518,14 +509,14 @@ class ShownPlace(OfPlace):
     hive_version: int | None = None
     """3 or 4: the Hive whose rules hold."""
     high_water_mark: int | None = None
-    """The last write id that a reader knows of; null where all are stated as committed."""
+    """The highest write id that a reader knows; null where all are stated as committed."""
     open_write_ids: tuple[int, ...] = ()
     aborted_write_ids: tuple[int, ...] = ()
     """Write ids below it whose transactions still run, and that were rolled back."""
     error: str | None
     """Why the place cannot be read or shown, or null."""
     parts: tuple[ShownPart, ...] = ()
-    """One entry per directory, and per file outside of them. What is read comes first."""
+    """One entry per directory, and per file outside of them."""
 
 
 class CheckState(enum.StrEnum):
@@ -562,8 +553,8 @@ class Head:
     version: str
     """The name of the job, and the version of this program."""
     run_id: str | None = None
-    """The id of this run in [log lines](operations.md#what-a-run-prints), and the beginning of its name in the queue.
-    Null after an error, and for `cancel`, `show_compactions`, `show_place` and `doctor`.
+    """The id of this run in log lines and in the queue. Null after an error, and for `cancel`, `show_compactions`,
+    `show_place` and `doctor`.
     """
 
 

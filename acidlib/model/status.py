@@ -101,7 +101,7 @@ class StateFigures:
     """The requests in one state."""
 
     state: str
-    """As Hive of the metastore's version calls it."""
+    """As Hive calls it."""
     count: int
     """How many requests."""
     oldest_age: float | None
@@ -124,10 +124,10 @@ class PlaceFigures(OfPlace):
     base_bytes: int = 0
     delta_bytes: int = 0
     ratio: float | None = None
-    """Bytes of the base and of the deltas, and the ratio of deltas to base; null without a base."""
+    """Bytes of base and deltas, and their ratio; null without a base."""
     obsolete: int = 0
     obsolete_bytes: int = 0
-    """Directories and files that no reader needs any more, and their bytes."""
+    """Directories and files that no reader needs, and their bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,14 +146,14 @@ class TableFigures:
     failed_place: str | None = None
     refused_in_a_row: int = 0
     refused_place: str | None = None
-    """The most failures, and refusals, in a row at one place, and which place that is."""
+    """The most failures and refusals in a row, and their place."""
     blockers: int = 0
     """How many entries of `blockers` there are."""
     aborted_write_ids: int | None = None
-    """Aborted write ids that the metastore remembers; null without a metastore, and if no place was listed."""
+    """Aborted write ids that the metastore remembers, if it is known."""
     places: int | None = None
     looked_at: int | None = None
-    """How many places are known (null for one table), and how many of them were listed."""
+    """How many places are known (null for one table), and how many were listed."""
     most_deltas: tuple[PlaceFigures, ...] = ()
     worst_ratio: tuple[PlaceFigures, ...] = ()
     most_obsolete: tuple[PlaceFigures, ...] = ()
@@ -220,6 +220,6 @@ class StatusDocument:
     transactions: Transactions | None = None
     """Those of the metastore; null without one."""
     blockers: tuple[CleaningBlocker, ...] | None = None
-    """The transactions and locks that keep requests from being cleaned; null without a metastore."""
+    """The transactions and locks for which requests wait; null without a metastore."""
     notes: Texts = ()
     """A list of texts."""
