@@ -112,8 +112,8 @@ def _setting_lists() -> Iterator[str]:
     yield from _setting_items(key for key in KEYS if not key.inert and key not in STATUS_KEYS)
     yield from ("", "**Limits of `acidlib status`**, for a warning if they do not say error:", "")
     yield from _setting_items(STATUS_KEYS)
-    yield from ("", "**Accepted and without effect:**", "")
-    yield from (f"- `{key.name}`: {key.meaning}" for key in KEYS if key.inert)
+    inert = ", ".join(f"`{key.name}`" for key in KEYS if key.inert)
+    yield from ("", f"**Accepted and without effect:** {inert}.")
 
 
 def _setting_items(keys: Iterable[Key]) -> Iterator[str]:
