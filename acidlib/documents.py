@@ -20,7 +20,7 @@ import click
 
 from acidlib.cli import launch
 from acidlib.cli.help import OPTION_GROUPS
-from acidlib.config.keys import KEYS, STATUS_KEYS, Key, Kind, Spelling
+from acidlib.config.keys import KEYS, STATUS_KEYS, SettingKey, SettingKind, Spelling
 from acidlib.model.results import (
     CancellationsDocument,
     ChecksDocument,
@@ -97,12 +97,12 @@ def _with_section(document: str, name: str, lines: Iterable[str]) -> str:
     return "\n".join([f"{before}{begin}", "", *lines, "", f"{end}{after}"])
 
 
-def _toml_entry(key: Key) -> str:
+def _toml_entry(key: SettingKey) -> str:
     meaning = f"Without effect: {key.meaning}" if key.inert else key.meaning
     if (where := _in_tables(key)) != "no":
         meaning += f" In tables: {where}."
     lines = textwrap.wrap(meaning.replace("`", ""), 118, initial_indent="# ", subsequent_indent="# ")
-    bare = key.kind in (Kind.COUNT, Kind.NUMBER, Kind.FLAG)
+    bare = key.kind in (SettingKind.COUNT, SettingKind.NUMBER, SettingKind.FLAG)
     value = key.default if bare else f'"{key.default}"'
     return "\n".join([*lines, f'#"{key.name}" = {value}\n'])
 
@@ -116,13 +116,13 @@ def _setting_lists() -> Iterator[str]:
     yield from ("", f"**Accepted and without effect:** {inert}.")
 
 
-def _setting_items(keys: Iterable[Key]) -> Iterator[str]:
+def _setting_items(keys: Iterable[SettingKey]) -> Iterator[str]:
     """Yield a line for each meaning, with the settings next to each other that have it."""
     for meaning, alike in groupby(keys, key=lambda key: key.meaning.removeprefix("status: ")):
         yield f"- {', '.join(_named_setting(key) for key in alike)}: {meaning[0].upper()}{meaning[1:]}"
 
 
-def _named_setting(key: Key) -> str:
+def _named_setting(key: SettingKey) -> str:
     stated = [key.default] if key.default else []
     if (where := _in_tables(key)) != "no":
         stated.append(f"in tables {where}")
@@ -133,7 +133,7 @@ def _named(name: str, stated: str) -> str:
     return f"{name} ({stated})" if stated else name
 
 
-def _in_tables(key: Key) -> str:
+def _in_tables(key: SettingKey) -> str:
     """Return where else than for all tables a setting may be given."""
     if key.of_readers:
         return "as table property"

@@ -69,7 +69,7 @@ class Room:
 
 
 @contextmanager
-def barred(memory: Memory, what: str) -> Iterator[None]:
+def memory_limited(memory: Memory, what: str) -> Iterator[None]:
     """Let this process, which does nothing else in the block, take no more than the memory's barrier.
 
     A library that asks for more gets none. Raises OverMemoryError for `what` where it says so; one that does not notice
@@ -84,12 +84,12 @@ def barred(memory: Memory, what: str) -> Iterator[None]:
     try:
         yield
     except MemoryError:
-        raise OverMemoryError(f"Cannot read {what}: {beyond_barrier(memory)}") from None
+        raise OverMemoryError(f"Cannot read {what}: {over_barrier_reason(memory)}") from None
     finally:
         resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
 
 
-def beyond_barrier(memory: Memory) -> str:
+def over_barrier_reason(memory: Memory) -> str:
     """Return why a task did not end that took more than the barrier."""
     return f"it took more than {memory.barrier:,} bytes of memory, and {TASK_MEMORY} is {memory.limit:,}"
 

@@ -70,7 +70,7 @@ def signer_has_ended(name: str) -> bool:
 
 
 @cache
-def boot() -> str:
+def boot_identity() -> str:
     """Return a text that tells this start of this machine from all others; empty where the system gives none."""
     try:
         return _BOOT.read_text().strip()
@@ -99,9 +99,9 @@ def _surroundings() -> str | None:
         namespace = _NAMESPACE.readlink()
     except OSError:
         return None
-    if not boot():
+    if not boot_identity():
         return None
-    text = f"{socket.gethostname()} {boot()} {namespace}"
+    text = f"{socket.gethostname()} {boot_identity()} {namespace}"
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

@@ -27,7 +27,7 @@ from acidlib.planning.inputs import CompactionInputs, Publication, Refusal
 from acidlib.planning.stated_write_ids import StatedWriteIds
 from acidlib.rewrite.join import run_join
 from acidlib.runs.compact import collect_results
-from acidlib.runs.plan import PlacePlan, choose_inputs, dealt_out, facts_of, plan_compaction
+from acidlib.runs.plan import PlacePlan, choose_inputs, facts_of, new_bucket_units, plan_compaction
 from acidlib.stores.listing import list_location
 from acidlib.stores.renaming.local import LocalDataFiles
 from acidlib.stores.stores import Stores
@@ -118,7 +118,7 @@ def files_of(
     plan = plan_of(found, settings, matching, stores, buckets)
     if plan.buckets is None:
         return plan.files
-    return to_its_end(dealt_out(plan, plan.buckets, stores or Stores())) or plan.files
+    return to_its_end(new_bucket_units(plan, plan.buckets, stores or Stores())) or plan.files
 
 
 def plan_of(

@@ -21,7 +21,7 @@ from thriftpy2.transport import TBufferedTransport, TFramedTransport, TSocket, T
 
 from acidlib.acid.names import Generation, Reader
 from acidlib.metastore.connection import interface
-from acidlib.metastore.hms import Hms, connect
+from acidlib.metastore.hms import Hms, connect_hms
 from acidlib.metastore.options import CATALOG, ConnectionOptions
 
 TYPES: Any = interface()
@@ -181,4 +181,4 @@ def recorded(into: list[Any], answer: object) -> Answer:
 def connected(server: FakeMetastore, catalog: str = CATALOG, reader: Reader | None = None) -> Hms:
     """A connection that tries each call once."""
     options = ConnectionOptions(timeout_seconds=5, attempts=1, catalog=catalog, reader=reader)
-    return connect([server.uri], options, user="joe", host="here", sleep=lambda _seconds: None)
+    return connect_hms([server.uri], options, user="joe", host="here", sleep=lambda _seconds: None)

@@ -24,7 +24,7 @@ class LocalRunner:
     def start(self) -> None:
         """It is here."""
 
-    def run(self, batches: Sequence[Sequence[Task]], *, group: str) -> list[list[Any]]:
+    def run_batches(self, batches: Sequence[Sequence[Task]], *, group: str) -> list[list[Any]]:
         del group
         return [[answer_of(task.work, self._unique()) for task in batch] for batch in batches]
 
@@ -45,7 +45,7 @@ class ThreadRunner:
     def start(self) -> None:
         """It is here."""
 
-    def run(self, batches: Sequence[Sequence[Task]], *, group: str) -> list[list[Any]]:
+    def run_batches(self, batches: Sequence[Sequence[Task]], *, group: str) -> list[list[Any]]:
         self.jobs.append((group, [[task.work for task in batch] for batch in batches]))
         with ThreadPoolExecutor(max(1, len(batches))) as pool:
             return list(pool.map(_run, batches))

@@ -137,7 +137,7 @@ class _Machine:
     def start(self) -> None:
         """It is here."""
 
-    def run(self, batches: Sequence[Sequence[Task]], *, group: str) -> list[list[Any]]:
+    def run_batches(self, batches: Sequence[Sequence[Task]], *, group: str) -> list[list[Any]]:
         """The answers at once; `job_ends` says when they are there."""
         del group
         self._batches = batches

@@ -37,7 +37,7 @@ from acidlib.acid.names import (
     is_side_file,
     parse_directory,
 )
-from acidlib.acid.write_ids import ALL_COMMITTED, Range, ValidTxnList, ValidWriteIdList
+from acidlib.acid.write_ids import ALL_COMMITTED, RangePart, ValidTxnList, ValidWriteIdList
 from acidlib.errors import RefusedError
 
 _MARKERS = frozenset({ORC_ACID_VERSION_FILE, METADATA_ACID_FILE})
@@ -252,10 +252,10 @@ class _Walk:
             if not self._is_usable(delta.path, delta.name):
                 continue
             low, high = delta.name.min_write_id, delta.name.max_write_id
-            wholly_aborted = self._write_ids.range_aborted(low, high) is Range.ALL
+            wholly_aborted = self._write_ids.range_aborted(low, high) is RangePart.ALL
             if wholly_aborted and self._is_hive4:
                 self.aborted.append(delta.path)
-            elif self._write_ids.range_valid(low, high) is Range.NONE:
+            elif self._write_ids.range_valid(low, high) is RangePart.NONE:
                 self.ignored[delta.path] = NotTaken.NO_VALID_WRITE_ID
             else:
                 kept.append(replace(delta, wholly_aborted=wholly_aborted))
@@ -274,7 +274,7 @@ class _Walk:
             name = delta.name
             key = (name.min_write_id, name.max_write_id, name.statement_id)
             if name.max_write_id > current:
-                if self._write_ids.range_valid(current + 1, name.max_write_id) is Range.NONE:
+                if self._write_ids.range_valid(current + 1, name.max_write_id) is RangePart.NONE:
                     self.ignored[delta.path] = NotTaken.NOTHING_LEFT
                     continue
                 current, last_statement = name.max_write_id, name.statement_id

@@ -124,7 +124,7 @@ def _merged(ranges: list[IdRange]) -> tuple[IdRange, ...]:
 ALL_COMMITTED = ValidTxnList(high_water_mark=LONG_MAX)
 
 
-class Range(enum.Enum):
+class RangePart(enum.Enum):
     """The part of a range of write ids for which a statement is true."""
 
     NONE = "none"
@@ -225,7 +225,7 @@ class ValidWriteIdList:
         min_open = self.min_open if self.open_ids or self.aborted_ids else LONG_MAX
         return write_id < min_open and write_id <= self.high_water_mark
 
-    def range_valid(self, low: int, high: int) -> Range:
+    def range_valid(self, low: int, high: int) -> RangePart:
         """Return how many ids of a range (both ends included) are valid.
 
         As in Hive, ALL even above the high-water mark when every exception is above the range. For a compactor a range
@@ -233,21 +233,21 @@ class ValidWriteIdList:
         the mark is NONE.
         """
         if self.use is not ListUse.READER and high > self.high_water_mark:
-            return Range.NONE
+            return RangePart.NONE
         if self.use is ListUse.COMPACTOR:
-            return Range.ALL
+            return RangePart.ALL
         if low > self.high_water_mark:
-            return Range.NONE
+            return RangePart.NONE
         first = min(self.open_ids[:1] + self.aborted_ids[:1], default=None)
         if first is not None and first > high:
-            return Range.ALL
+            return RangePart.ALL
         invalid = max(0, high - self.high_water_mark) + self._exceptions_within(low, high)
         return _range_of(size=high - low + 1, part=high - low + 1 - invalid)
 
-    def range_aborted(self, low: int, high: int) -> Range:
+    def range_aborted(self, low: int, high: int) -> RangePart:
         """Return how many ids of a range (both ends included) are aborted."""
         if self.high_water_mark < low:
-            return Range.NONE
+            return RangePart.NONE
         return _range_of(size=high - low + 1, part=_count(self.aborted_ids, low, high))
 
     def for_compactor(self) -> ValidWriteIdList:
@@ -295,10 +295,10 @@ def _count(ids: tuple[int, ...], low: int, high: int) -> int:
     return bisect_right(ids, high) - bisect_left(ids, low) if low <= high else 0
 
 
-def _range_of(*, size: int, part: int) -> Range:
+def _range_of(*, size: int, part: int) -> RangePart:
     if part == 0:
-        return Range.NONE
-    return Range.ALL if part == size else Range.SOME
+        return RangePart.NONE
+    return RangePart.ALL if part == size else RangePart.SOME
 
 
 def _write_id(text: str, field: int, digits: str) -> int:

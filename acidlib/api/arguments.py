@@ -1,6 +1,6 @@
 """The arguments of verbs: what they name, how directories are read, and the refusal of what could not be meant.
 
-Messages name arguments by `acidlib.arguments`; `Directories.word` has them as a program writes them.
+Messages name arguments by `acidlib.arguments`; `DirectoryOptions.word` has them as a program writes them.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from acidlib.runs.machine import Machine, stores_of
 from acidlib.stores.filesystem import as_acid_error
 from acidlib.wording import parse_duration, parse_size
 
-Texts = str | Iterable[str]
+TextOrTexts = str | Iterable[str]
 """One text, or several."""
 Size = int | str
 """Bytes, or a text such as 256m or 1g."""
@@ -49,7 +49,7 @@ Duration = float | str | timedelta
 """Seconds, or a text such as 30s, 12h or 1d."""
 
 
-def texts(value: Texts) -> tuple[str, ...]:
+def texts(value: TextOrTexts) -> tuple[str, ...]:
     """Return the texts, also of a single one."""
     return (value,) if isinstance(value, str) else tuple(value)
 
@@ -126,7 +126,7 @@ _OF_METASTORES = ("metastore-uri", "metastore-db", "pool")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Directories:
+class DirectoryOptions:
     """The directories that are named in place of a metastore, and how they are read, as the caller states it.
 
     location        URI of one table or one partition
@@ -172,11 +172,11 @@ class Directories:
 def selected(
     environment: Environment,
     machine: Machine,
-    directories: Directories,
+    directories: DirectoryOptions,
     *,
-    tables: Texts = (),
-    exclude: Texts = (),
-    partitions: Texts = (),
+    tables: TextOrTexts = (),
+    exclude: TextOrTexts = (),
+    partitions: TextOrTexts = (),
     if_exists: bool = False,
     idle: Duration | None = None,
     is_check: bool = False,
@@ -247,7 +247,7 @@ def require_consistent(selection: Selection, *, everything: bool, has_metastore:
         raise UsageError(f"{given} needs {TABLE}: the queue is drained as it is")
 
 
-def interpretation_of(environment: Environment, selection: Selection, directories: Directories) -> Interpretation:
+def interpretation_of(environment: Environment, selection: Selection, directories: DirectoryOptions) -> Interpretation:
     """Return how directories are read."""
     version, columns = directories.hive_version, directories.columns
     given = _first_stated(
@@ -293,7 +293,7 @@ def interpretation_of(environment: Environment, selection: Selection, directorie
     )
 
 
-def _stated_options(directories: Directories) -> tuple[tuple[str, object], ...]:
+def _stated_options(directories: DirectoryOptions) -> tuple[tuple[str, object], ...]:
     return (
         (WRITE_IDS, directories.write_ids),
         (WRITE_IDS_FILE, directories.write_ids_file),
@@ -309,7 +309,7 @@ def _first_stated(environment: Environment, *arguments: tuple[str, object]) -> s
     return given
 
 
-def stated_of(environment: Environment, selection: Selection, directories: Directories) -> StatedWriteIds | None:
+def stated_of(environment: Environment, selection: Selection, directories: DirectoryOptions) -> StatedWriteIds | None:
     """Return the write ids that are stated; None without any.
 
     Raises `UsageError` for wrong arguments, `RefusedError` for wrong contents of the file.
@@ -336,7 +336,7 @@ def stated_of(environment: Environment, selection: Selection, directories: Direc
     return stated
 
 
-def pool_of(environment: Environment, pool: str | None) -> str | None:
+def checked_pool(environment: Environment, pool: str | None) -> str | None:
     """Return the pool of requests (Hive 4); UsageError where there are none, or it has no name."""
     if pool is not None and not environment.metastore:
         raise UsageError(f"{POOL} needs a metastore")

@@ -75,7 +75,7 @@ class Caller:
 
         return replace(self.machine_of(spark), session=session)
 
-    def run(self, job: str) -> Run:
+    def new_run(self, job: str) -> Run:
         """Return a run of a job that begins now."""
         return Run.of(job, self.machine)
 

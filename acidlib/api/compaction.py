@@ -83,7 +83,7 @@ class CompactionPlan:
         return "\n".join([*lines, f"{plural(len(self.tasks), 'task')}, {plural(size, 'byte')} of input"])
 
 
-Steps = Generator[HandedOut, Sequence[Any], Compactions]
+CompactionSteps = Generator[HandedOut, Sequence[Any], Compactions]
 
 
 class CompactionJob:
@@ -98,7 +98,7 @@ class CompactionJob:
     'ready for cleaning'
     """
 
-    def __init__(self, steps: Steps, plans: Sequence[PlacePlan]) -> None:
+    def __init__(self, steps: CompactionSteps, plans: Sequence[PlacePlan]) -> None:
         """Take the steps of a run, which has added the plan of each place once it hands out the tasks."""
         self._steps = steps
         self._plans = plans

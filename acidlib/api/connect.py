@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from acidlib.api.arguments import Directories
+from acidlib.api.arguments import DirectoryOptions
 from acidlib.api.caller import Caller
 from acidlib.api.lake import Lake, Table
 from acidlib.api.verb import verb
@@ -58,7 +58,7 @@ def connect(
     []
     """
     caller = caller or Caller()
-    with caller.verb(Directories().word):
+    with caller.verb(DirectoryOptions().word):
         environment = _environment(caller, metastore, settings, queue, metastore_db)
         return Lake(environment, pool=pool, caller=caller)
 
@@ -92,7 +92,7 @@ def warehouse(
     {'planned': 1}
     """
     caller = caller or Caller()
-    directories = Directories(
+    directories = DirectoryOptions(
         warehouse=str(location),
         write_ids_file=write_ids_file,
         all_committed=all_committed,
@@ -142,7 +142,7 @@ def directory(
     acidlib.errors.UsageError: what is committed cannot be known from files: ...
     """
     caller = caller or Caller()
-    directories = Directories(
+    directories = DirectoryOptions(
         location=str(location),
         write_ids=write_ids,
         write_ids_file=write_ids_file,
@@ -215,7 +215,7 @@ def register(spark: SparkSession) -> None:
     Raises RefusedError for PySpark 3, and for a session that cannot run tasks or whose executors do not have this
     package.
     """
-    from acidlib.spark.source import register as register_source
+    from acidlib.spark.source import register_format as register_source
 
     register_source(spark, partial(_opened, spark))
 

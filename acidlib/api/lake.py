@@ -20,16 +20,16 @@ from msgspec import UNSET
 
 from acidlib.acid.names import OWN_QUEUE
 from acidlib.api.arguments import (
-    Directories,
+    DirectoryOptions,
     Duration,
     Size,
-    Texts,
+    TextOrTexts,
     bytes_of,
     check_filters,
+    checked_pool,
     count_of,
     interpretation_of,
     one_of,
-    pool_of,
     require_consistent,
     seconds_of,
     selected,
@@ -61,7 +61,7 @@ from acidlib.errors import UsageError
 from acidlib.execute.answers import returned_by
 from acidlib.execute.services import Services
 from acidlib.execute.spark_options import stated_spark_options
-from acidlib.execute.stopping import told_when_stopped
+from acidlib.execute.stopping import explain_interrupt
 from acidlib.execute.task import Runner
 from acidlib.location import Location
 from acidlib.masking import masked
@@ -113,7 +113,7 @@ STATES = (*(state.label.replace(" ", "-") for state in State), UNDONE)
 FAIL_ON = ("warning", "error", "never")
 # the daemon of our workers compiles missing kernels, which the check is to report
 _UNCHANGED = {"spark.ui.showConsoleProgress": "false", "spark.python.daemon.module": "pyspark.daemon"}
-Kind = Literal["major", "minor", "rebalance"]
+CompactionKind = Literal["major", "minor", "rebalance"]
 Ended = TypeVar("Ended", bound=Compactions)
 
 
@@ -141,7 +141,7 @@ class CompactionOptions(TypedDict, total=False):
     True
     """
 
-    partitions: Texts
+    partitions: TextOrTexts
     idle: Duration | None
     if_exists: bool
     order: Literal["deltas", "bytes", "age", "name"]
@@ -168,8 +168,8 @@ class LakeOptions(CompactionOptions, total=False):
     ['dt=2024-01-02']
     """
 
-    tables: Texts
-    exclude: Texts
+    tables: TextOrTexts
+    exclude: TextOrTexts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,12 +210,12 @@ class Lake:
         self,
         environment: Environment,
         *,
-        directories: Directories | None = None,
+        directories: DirectoryOptions | None = None,
         pool: str | None = None,
         caller: Caller | None = None,
     ) -> None:
         self._environment = environment
-        self._directories = directories or Directories()
+        self._directories = directories or DirectoryOptions()
         self._pool = pool
         self._caller = caller or Caller()
 
@@ -227,7 +227,7 @@ class Lake:
     @contextmanager
     def _call(self, job: str, *, progress: Shown = None, spark: Any = None) -> Iterator[_Call]:
         with self._caller.verb(partial(self._word, plans=job.endswith("_compact"))):
-            yield _Call(caller=self._caller, run=self._caller.run(job), shown=progress, spark=spark)
+            yield _Call(caller=self._caller, run=self._caller.new_run(job), shown=progress, spark=spark)
 
     def _word(self, argument: str, *, plans: bool = False) -> str:
         """Return what a program writes for an argument that an error names; `plans` if plan() is the dry run."""
@@ -245,7 +245,7 @@ class Lake:
         environment, selection = self._selected(spark=spark, **filters)
         require_consistent(selection, everything=everything, has_metastore=bool(environment.metastore))
         interpretation = interpretation_of(environment, selection, self._directories)
-        return replace(environment, pool=pool_of(environment, self._pool)), selection, interpretation
+        return replace(environment, pool=checked_pool(environment, self._pool)), selection, interpretation
 
     @verb()
     def table(self, name: str) -> Table:
@@ -267,7 +267,7 @@ class Lake:
         return Table(self, name)
 
     @verb()
-    def tables(self, *, tables: Texts = (), exclude: Texts = ()) -> list[Table]:
+    def tables(self, *, tables: TextOrTexts = (), exclude: TextOrTexts = ()) -> list[Table]:
         """Return the ACID tables of a metastore or warehouse, or those of the names and globs, in alphabetical order.
 
         Raises MissingError for a name that no table has.
@@ -288,7 +288,7 @@ class Lake:
                 return [Table(self, str(name)) for name in sorted(backend.tables.names(selection))]
 
     @verb(LakeOptions)
-    def plan(self, kind: Kind, **options: Unpack[LakeOptions]) -> Plan:
+    def plan(self, kind: CompactionKind, **options: Unpack[LakeOptions]) -> Plan:
         """Return the plan of compactions, and change nothing; its arguments are those of `compact`.
 
         >>> lake = acidlib.warehouse("warehouse", all_committed=True, of_each=True)
@@ -301,7 +301,7 @@ class Lake:
         return returned_by(self._compacting(Plan, kind, **options))
 
     @verb(LakeOptions)
-    def compact(self, kind: Kind, **options: Unpack[LakeOptions]) -> Compactions:
+    def compact(self, kind: CompactionKind, **options: Unpack[LakeOptions]) -> Compactions:
         """Compact the tables and partitions that are named, else those of the requests that wait in the queue.
 
         kind     "major", "minor", or "rebalance" (Hive 4)
@@ -396,9 +396,9 @@ class Lake:
     def initiate(
         self,
         *,
-        tables: Texts = (),
-        partitions: Texts = (),
-        exclude: Texts = (),
+        tables: TextOrTexts = (),
+        partitions: TextOrTexts = (),
+        exclude: TextOrTexts = (),
         idle: Duration | None = None,
         if_exists: bool = False,
         dry_run: bool = False,
@@ -441,7 +441,7 @@ class Lake:
                         services.progress.note(result.reason, level=ERROR, place=str(result.ref))
                     report.add(result)
 
-                with told_when_stopped(report.when_stopped):
+                with explain_interrupt(report.when_stopped):
                     notes = run_initiator(services, backend, selection, dry_run=dry_run, force=force, tell=add)
             return report.result(call.head(environment, services), notes, dry_run=dry_run)
 
@@ -449,9 +449,9 @@ class Lake:
     def clean(
         self,
         *,
-        tables: Texts = (),
-        partitions: Texts = (),
-        exclude: Texts = (),
+        tables: TextOrTexts = (),
+        partitions: TextOrTexts = (),
+        exclude: TextOrTexts = (),
         if_exists: bool = False,
         retention: Duration | None = None,
         trash: bool = False,
@@ -500,18 +500,18 @@ class Lake:
                     report.add(result)
 
                 with open_cleaning(environment, services, options) as cleaning:
-                    with told_when_stopped(report.when_stopped):
+                    with explain_interrupt(report.when_stopped):
                         run_cleaner(cleaning, add)
-                    notes = [*cleaning.notes, *(() if report.sums.count else cleaning.why_nothing())]
+                    notes = [*cleaning.notes, *(() if report.sums.count else cleaning.nothing_to_clean_notes())]
             return report.result(call.head(environment, services), notes, dry_run=dry_run)
 
     @verb()
     def orphans(
         self,
         *,
-        tables: Texts = (),
-        partitions: Texts = (),
-        exclude: Texts = (),
+        tables: TextOrTexts = (),
+        partitions: TextOrTexts = (),
+        exclude: TextOrTexts = (),
         if_exists: bool = False,
         older_than: Duration | None = None,
         delete: bool = False,
@@ -602,7 +602,7 @@ class Lake:
             ):
                 if table is not None:
                     table._require_request(undoing.requests.find_own(request), selection.location)
-                result = service.undo(
+                result = service.undo_compaction(
                     services, undoing, request, user=environment.user, dry_run=dry_run, nobody_reads=nobody_reads
                 )
             return Undo(head=call.head(environment, services), document=UndoDocument(undo=result))
@@ -624,12 +624,12 @@ class Lake:
             from acidlib.runs import cancel as service
 
             now_ms = int(self._caller.machine.clock() * 1000)
-            results = service.cancel(self._environment, requests, now_ms=now_ms, dry_run=dry_run)
+            results = service.cancel_requests(self._environment, requests, now_ms=now_ms, dry_run=dry_run)
             return Cancellations(head=call.head(self._environment), document=CancellationsDocument.of(results))
 
     @verb()
     def queue(
-        self, *, tables: Texts = (), states: Texts = (), limit: int | None = None, blockers: bool = False
+        self, *, tables: TextOrTexts = (), states: TextOrTexts = (), limit: int | None = None, blockers: bool = False
     ) -> Requests:
         """Return the requests that wait, run or await cleaning, and the history, the newest first.
 
@@ -685,9 +685,9 @@ class Lake:
     def files(
         self,
         *,
-        tables: Texts = (),
-        partitions: Texts = (),
-        exclude: Texts = (),
+        tables: TextOrTexts = (),
+        partitions: TextOrTexts = (),
+        exclude: TextOrTexts = (),
         idle: Duration | None = None,
         if_exists: bool = False,
         progress: Shown = None,
@@ -714,7 +714,7 @@ class Lake:
             return Places(head=Head(job="show_place", version=__version__), document=shown)
 
     @verb()
-    def doctor(self, *, locations: Texts = ()) -> Checks:
+    def doctor(self, *, locations: TextOrTexts = ()) -> Checks:
         """Check that jobs can work here: Java, Python, Spark, kernels, executors, metastore, clocks, rights, stores.
 
         locations  directories of tables to check besides the metastore's warehouse
@@ -749,9 +749,9 @@ class Lake:
     def status(
         self,
         *,
-        tables: Texts = (),
-        partitions: Texts = (),
-        exclude: Texts = (),
+        tables: TextOrTexts = (),
+        partitions: TextOrTexts = (),
+        exclude: TextOrTexts = (),
         if_exists: bool = False,
         places: int = 1000,
         fail_on: Literal["warning", "error", "never"] = "warning",
@@ -778,14 +778,16 @@ class Lake:
             count_of(places, name="places", least=0)
             one_of(fail_on, FAIL_ON, name="fail-on")
             self._caller.checked()
-            from acidlib.status.look import look
+            from acidlib.status.look import read_status
             from acidlib.status.metrics import Look, require_metrics, write_metrics
 
             if metrics_file is not None:
                 require_metrics(str(metrics_file))
             with call.services(environment, about="status") as services:
                 looked_ms = services.now_ms()
-                seen = look(environment, services, selection, Interpretation(write_ids=stated), most_places=places)
+                seen = read_status(
+                    environment, services, selection, Interpretation(write_ids=stated), most_places=places
+                )
             seconds = services.clock() - looked_ms / 1000
             if metrics_file is not None:
                 most = environment.settings.integer("acidlib.status.metrics.tables")
@@ -800,7 +802,7 @@ class Lake:
         columns: Iterable[str] | None = None,
         where: str | None = None,
         row_ids: bool = False,
-        partitions: Texts = (),
+        partitions: TextOrTexts = (),
         exact: bool = True,
         spark: Any = None,
     ) -> Snapshot:
@@ -863,7 +865,7 @@ class Table:
         return () if self._name is None else (self._name,)
 
     @verb(CompactionOptions)
-    def plan(self, kind: Kind, **options: Unpack[CompactionOptions]) -> Plan:
+    def plan(self, kind: CompactionKind, **options: Unpack[CompactionOptions]) -> Plan:
         """Return the plan of a compaction, and change nothing; its arguments are those of `compact`.
 
         >>> table = acidlib.directory("warehouse/sales.db/orders", all_committed=True)
@@ -876,7 +878,7 @@ class Table:
         return self._lake.plan(kind, tables=self._tables, **options)
 
     @verb(CompactionOptions)
-    def compact(self, kind: Kind, **options: Unpack[CompactionOptions]) -> Compactions:
+    def compact(self, kind: CompactionKind, **options: Unpack[CompactionOptions]) -> Compactions:
         """Compact the table, or the partitions that are named.
 
         kind     "major", "minor", or "rebalance" (Hive 4)
@@ -892,7 +894,7 @@ class Table:
         return self._lake.compact(kind, tables=self._tables, **options)
 
     @verb(CompactionOptions)
-    def compaction(self, kind: Kind, **options: Unpack[CompactionOptions]) -> CompactionJob:
+    def compaction(self, kind: CompactionKind, **options: Unpack[CompactionOptions]) -> CompactionJob:
         """Return a compaction whose tasks the program runs itself, in whatever pool it has; see `CompactionJob`.
 
         The arguments are those of `compact`. Raises as that does once the job is entered.
@@ -914,7 +916,7 @@ class Table:
     def clean(
         self,
         *,
-        partitions: Texts = (),
+        partitions: TextOrTexts = (),
         if_exists: bool = False,
         retention: Duration | None = None,
         trash: bool = False,
@@ -945,7 +947,7 @@ class Table:
     def files(
         self,
         *,
-        partitions: Texts = (),
+        partitions: TextOrTexts = (),
         idle: Duration | None = None,
         if_exists: bool = False,
         progress: Shown = None,
@@ -967,7 +969,7 @@ class Table:
         columns: Iterable[str] | None = None,
         where: str | None = None,
         row_ids: bool = False,
-        partitions: Texts = (),
+        partitions: TextOrTexts = (),
     ) -> Snapshot:
         """Open a snapshot of the rows as they are now, a context manager: the files that it needs stay until its end.
 
@@ -998,7 +1000,7 @@ class Table:
         columns: Iterable[str] | None = None,
         where: str | None = None,
         row_ids: bool = False,
-        partitions: Texts = (),
+        partitions: TextOrTexts = (),
     ) -> pyarrow.Table:
         """Return the rows of one snapshot, read in this process: for what fits into its memory.
 
@@ -1019,7 +1021,7 @@ class Table:
         columns: Iterable[str] | None = None,
         where: str | None = None,
         row_ids: bool = False,
-        partitions: Texts = (),
+        partitions: TextOrTexts = (),
     ) -> DataFrame:
         """Return the rows of one snapshot as a DataFrame of a session, whose executors read them.
 

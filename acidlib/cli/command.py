@@ -1,4 +1,4 @@
-"""The surroundings of every job on the command line: signals, its output, and its exit status."""
+"""What the command line does around every job: it handles signals, prints the result, and sets the exit status."""
 
 from __future__ import annotations
 
@@ -239,7 +239,7 @@ class CommandLine(Caller):
         del settings, progress, spark, may_start_spark
         return current_machine()
 
-    def run(self, job: str) -> Run:
+    def new_run(self, job: str) -> Run:
         """Return the run of the current command."""
         del job
         return current_run()

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from acidlib.api.lake import FAIL_ON, ORDERS, STATES, Kind, Lake
+from acidlib.api.lake import FAIL_ON, ORDERS, STATES, CompactionKind, Lake
 from acidlib.cli.command import CommandLine, Output, end_of_check, finish, flag, job_command, tell
 from acidlib.cli.options import (
     DETAILS,
@@ -38,7 +38,7 @@ _EXAMPLES = {
 }
 
 
-def _compaction(kind: Kind, job: str) -> click.Command:
+def _compaction(kind: CompactionKind, job: str) -> click.Command:
     """Return the command of one kind of compaction; a rebalance is an option of the major."""
 
     @job_command(

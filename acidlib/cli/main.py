@@ -146,7 +146,7 @@ class _Started(click.Command):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Start the job with the words behind it."""
-        run(self._job, spark=ctx.obj, words=ctx.args, name=ctx.command_path)
+        run_job(self._job, spark=ctx.obj, words=ctx.args, name=ctx.command_path)
         ctx.exit()
 
     def get_short_help_str(self, limit: int = 45) -> str:
@@ -176,7 +176,7 @@ def group() -> None:
     """Compact Hive ACID tables."""
 
 
-def run(job: Job, *, spark: Sequence[str], words: Sequence[str], name: str) -> None:
+def run_job(job: Job, *, spark: Sequence[str], words: Sequence[str], name: str) -> None:
     """Start a job; its help needs no Spark."""
     if not job.spark and any(option not in (PRINCIPAL, KEYTAB) for option, _ in SparkOptions(tuple(spark)).options):
         unused = " ".join(word if masked(word) == word else MASK for word in spark)

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from acidlib.api.arguments import Directories
+from acidlib.api.arguments import DirectoryOptions
 from acidlib.api.connect import environment_of
 from acidlib.api.lake import Lake
 from acidlib.cli.command import CommandLine, Output, current_machine, flag
@@ -268,7 +268,7 @@ def selection_options(function: _Command) -> _Command:
     return wrapped
 
 
-def directories_of(options: dict[str, Any], **more: Any) -> Directories:
-    """Take the options that have names of fields of `Directories` out of the others, and return what they state."""
-    stated = [item.name for item in fields(Directories) if item.name in options]
-    return Directories(**{name: options.pop(name) for name in stated}, **more)
+def directories_of(options: dict[str, Any], **more: Any) -> DirectoryOptions:
+    """Take the options that are fields of `DirectoryOptions` out of the others, and return what they state."""
+    stated = [item.name for item in fields(DirectoryOptions) if item.name in options]
+    return DirectoryOptions(**{name: options.pop(name) for name in stated}, **more)

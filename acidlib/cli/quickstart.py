@@ -85,7 +85,7 @@ def show_all_steps(home: Path) -> None:
     warehouse = home / "warehouse"
     warehouse.mkdir()
     with open_services(environment, current_machine(), current_run(), TerminalProgress(), about="") as services:
-        page = Page()
+        page = TerminalPage()
         show = Quickstart(warehouse, services, environment, page)
         ids = "--write-ids-file W/_write_ids.txt"
         page.step("Two tables that Hive 3.1.3 wrote", _OPENING)
@@ -121,15 +121,15 @@ def show_all_steps(home: Path) -> None:
 class Quickstart:
     """One quickstart: its warehouse, and the places as the reader saw them last."""
 
-    def __init__(self, warehouse: Path, services: Services, where: Environment, page: Page) -> None:
+    def __init__(self, warehouse: Path, services: Services, where: Environment, page: TerminalPage) -> None:
         self.warehouse = warehouse
         self.services = services
         self.where = where
         self.page = page
-        self.tables: Tables = {}
+        self.tables: WriteIdsByTable = {}
         self.seen: tuple[PlaceContents, ...] = ()
 
-    def load(self, tables: Tables) -> None:
+    def load(self, tables: WriteIdsByTable) -> None:
         """Add the directories that Hive wrote up to each table's high-water mark, and show what a reader sees."""
         for table, ids in tables.items():
             source = DATA / table / "table"
@@ -140,7 +140,7 @@ class Quickstart:
                     shutil.copytree(directory, target)
         self.tables = tables
         (self.warehouse / "_write_ids.txt").write_text(self._write_ids(), encoding="utf-8")
-        before, self.seen = self.seen, look(self.warehouse, tables)
+        before, self.seen = self.seen, contents_of_places(self.warehouse, tables)
         self.page.directories(self.seen, before)
         self.page.table(
             ("Place", "Visible rows", "Digest of row ids and values"),
@@ -150,7 +150,7 @@ class Quickstart:
 
     def check(self) -> None:
         """Show the directories, and that a reader sees the same rows as before. Raises CorruptError if it does not."""
-        before, self.seen = self.seen, look(self.warehouse, self.tables)
+        before, self.seen = self.seen, contents_of_places(self.warehouse, self.tables)
         self.page.directories(self.seen, before)
         same = [new.rows == old.rows for old, new in zip(before, self.seen, strict=True)]
         self.page.table(
@@ -276,7 +276,7 @@ WIDTH = 100
 _DIRECTORY = re.compile(r"(base|delta|delete_delta)_(\d+)(?:_(\d+))?(?:_\d+)?")
 
 RowId = tuple[int, int, int]
-Tables = Mapping[str, ValidWriteIdList]
+WriteIdsByTable = Mapping[str, ValidWriteIdList]
 
 
 def _ids(table: str, mark: int, *aborted: int) -> ValidWriteIdList:
@@ -304,7 +304,7 @@ class PlaceContents:
         return hashlib.sha256(repr(sorted(self.rows.items())).encode()).hexdigest()[:16]
 
 
-def look(warehouse: Path, tables: Tables) -> tuple[PlaceContents, ...]:
+def contents_of_places(warehouse: Path, tables: WriteIdsByTable) -> tuple[PlaceContents, ...]:
     """Return all places, by name."""
     places: list[PlaceContents] = []
     for table, ids in tables.items():
@@ -381,7 +381,7 @@ def called(name: str) -> str:
     return f"acidlib {name}" if CHECKOUT is None else f"./spark-submit.sh jobs/{job.module}.py"
 
 
-class Page:
+class TerminalPage:
     """The page on the terminal, at most 100 columns wide."""
 
     def __init__(self) -> None:

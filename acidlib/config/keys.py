@@ -12,7 +12,7 @@ from functools import partial
 from acidlib.memory import DEFAULT_MEMORY, TASK_MEMORY
 
 
-class Kind(enum.Enum):
+class SettingKind(enum.Enum):
     """The form of a setting's text; durations become whole milliseconds, sizes bytes."""
 
     COUNT = "a whole number"
@@ -36,7 +36,7 @@ class Spelling(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Key:
+class SettingKey:
     """A setting. Site files, acidlib.toml and `--set` may state it; properties only if it has a `spelling`.
 
     name          Hive's, or ours beginning with `acidlib.`
@@ -53,7 +53,7 @@ class Key:
     """
 
     name: str
-    kind: Kind
+    kind: SettingKind
     default: str
     meaning: str
     aliases: tuple[str, ...] = ()
@@ -66,13 +66,21 @@ class Key:
 
 
 _count, _number, _duration, _size, _flag, _text = (
-    partial(Key, kind=kind) for kind in (Kind.COUNT, Kind.NUMBER, Kind.DURATION, Kind.SIZE, Kind.FLAG, Kind.TEXT)
+    partial(SettingKey, kind=kind)
+    for kind in (
+        SettingKind.COUNT,
+        SettingKind.NUMBER,
+        SettingKind.DURATION,
+        SettingKind.SIZE,
+        SettingKind.FLAG,
+        SettingKind.TEXT,
+    )
 )
 _any_count, _any_number = partial(_count, least=None), partial(_number, least=None)
 _any_hours = partial(_duration, unit="h", least=None)
 
 # The values at which a figure of the status is a warning or an error; Hive's metastore uses the same.
-STATUS_KEYS: tuple[Key, ...] = (
+STATUS_KEYS: tuple[SettingKey, ...] = (
     _any_hours(
         name="metastore.compactor.oldest.initiated.compaction.time.threshold.warning",
         default="1h",
@@ -173,7 +181,7 @@ STATUS_KEYS: tuple[Key, ...] = (
     ),
 )
 
-KEYS: tuple[Key, ...] = (
+KEYS: tuple[SettingKey, ...] = (
     _count(
         name="hive.compactor.delta.num.threshold",
         default="10",
@@ -436,7 +444,7 @@ _METRICS = re.compile(  # the limits of Hive's compaction metrics that have no c
 )
 
 
-def find_key(name: str) -> Key | None:
+def find_key(name: str) -> SettingKey | None:
     """Return the key with this name or alias; None for an unknown name."""
     candidates = [name]
     for prefix, other in (("hive.", "metastore."), ("metastore.", "hive.")):

@@ -16,7 +16,17 @@ from typing import Self
 
 from acidlib.arguments import SET
 from acidlib.config.files import expand, read_bytes, read_site
-from acidlib.config.keys import BY_NAME, CONNECTION_NAMES, KEYS, NAMESPACES, Key, Kind, Spelling, find_key, is_hives
+from acidlib.config.keys import (
+    BY_NAME,
+    CONNECTION_NAMES,
+    KEYS,
+    NAMESPACES,
+    SettingKey,
+    SettingKind,
+    Spelling,
+    find_key,
+    is_hives,
+)
 from acidlib.errors import CorruptError, RefusedError, UsageError
 from acidlib.planning.initiate import Threshold, Thresholds
 from acidlib.wording import did_you_mean, parse_duration, parse_flag, parse_size
@@ -108,7 +118,7 @@ class Settings:
             key, warning = _resolve(name, layer)
             if warning is not None:
                 warnings.append(warning)
-            if key is not None and (values[name].strip() or key.kind is Kind.TEXT):
+            if key is not None and (values[name].strip() or key.kind is SettingKind.TEXT):
                 stated[key.name] = _setting(key, values[name], layer)
         winning = {name: setting for name, setting in stated.items() if layer >= self.values[name].layer}
         return replace(self, values={**self.values, **winning}), tuple(warnings)
@@ -211,7 +221,7 @@ def read_toml(path: Path) -> dict[str, str]:
         raise CorruptError(f"Cannot read {path}: it is not TOML ({error})") from error
 
 
-def _resolve(name: str, layer: Layer) -> tuple[Key | None, str | None]:
+def _resolve(name: str, layer: Layer) -> tuple[SettingKey | None, str | None]:
     """Return the key of a name in a layer, and a warning about the name; None and None for other programs' names."""
     if layer in (Layer.DATABASE, Layer.TABLE):
         return _resolve_property(name, layer)
@@ -234,7 +244,7 @@ def _resolve(name: str, layer: Layer) -> tuple[Key | None, str | None]:
     return None, f"{name} in {layer.label} is not known and has no effect"
 
 
-def _resolve_property(name: str, layer: Layer) -> tuple[Key | None, str | None]:
+def _resolve_property(name: str, layer: Layer) -> tuple[SettingKey | None, str | None]:
     prefixes = (Spelling.THRESHOLD, Spelling.COMPACTOR, Spelling.PLAIN)
     spelling = next(spelling for spelling in prefixes if name.startswith(spelling.value))
     bare = name.removeprefix(spelling.value)
@@ -252,7 +262,7 @@ def _resolve_property(name: str, layer: Layer) -> tuple[Key | None, str | None]:
     return key, None
 
 
-def _setting(key: Key, text: str, layer: Layer) -> Setting:
+def _setting(key: SettingKey, text: str, layer: Layer) -> Setting:
     def refusal(reason: str) -> RefusedError:
         kind = UsageError if layer is Layer.COMMAND_LINE else RefusedError
         return kind(f"Cannot use {key.name}={text} from {layer.label}: {reason}")
@@ -263,26 +273,26 @@ def _setting(key: Key, text: str, layer: Layer) -> Setting:
         raise refusal(f"it is not {key.kind.value}") from error
     if key.least is not None and not isinstance(value, str) and value < key.least:
         raise refusal(f"it is less than {key.least:g}")
-    shown = f"{value}ms" if key.kind is Kind.DURATION else text.strip()
+    shown = f"{value}ms" if key.kind is SettingKind.DURATION else text.strip()
     return Setting(text=shown, value=value, layer=layer)
 
 
-def _parse(key: Key, text: str) -> Value:
+def _parse(key: SettingKey, text: str) -> Value:
     match key.kind:
-        case Kind.COUNT:
+        case SettingKind.COUNT:
             if not re.fullmatch(r"-?[0-9]{1,10}", text.strip()):
                 raise ValueError(text)
             return int(text)
-        case Kind.NUMBER:
+        case SettingKind.NUMBER:
             number = float(text)
             if not math.isfinite(number):
                 raise ValueError(text)
             return number
-        case Kind.DURATION:
+        case SettingKind.DURATION:
             return parse_duration(text, key.unit)
-        case Kind.SIZE:
+        case SettingKind.SIZE:
             return parse_size(text)
-        case Kind.FLAG:
+        case SettingKind.FLAG:
             return parse_flag(text)
-        case Kind.TEXT:
+        case SettingKind.TEXT:
             return text.strip()

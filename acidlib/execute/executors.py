@@ -1,4 +1,4 @@
-"""What tasks have around them on the machines of executors, and whether that is what the driver has."""
+"""The environment of Spark's executors: their Python, package and machine, compared with the driver's."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Executor:
     compiled: bool
 
 
-def look_around(attempt: str) -> Executor:
+def describe_executor(attempt: str) -> Executor:
     """Describe the machine of a task."""
     del attempt
     return Executor(

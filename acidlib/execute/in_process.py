@@ -14,7 +14,7 @@ from acidlib.config.settings import Settings
 from acidlib.errors import AcidError
 from acidlib.execute.task import Application, Runner, Task
 from acidlib.execute.task_processes import TaskProcesses
-from acidlib.planning.units import why_on_spark
+from acidlib.planning.units import spark_needed_reason
 
 IN_PROCESS_BYTES = "acidlib.in.process.bytes"
 MAX_PROCESSES = 4
@@ -103,12 +103,12 @@ class InProcessRunner:
     def start(self) -> None:
         """Do nothing: processes, or Spark, are started by the first tasks that need them."""
 
-    def run(self, batches: Sequence[Sequence[Task]], *, group: str) -> list[list[Any]]:
+    def run_batches(self, batches: Sequence[Sequence[Task]], *, group: str) -> list[list[Any]]:
         """Run all tasks; see Runner. Raises RetryError if Spark is needed and does not start."""
         spark = self._spark_for(sum(task.length for batch in batches for task in batch))
         if spark is not None:
-            return spark.run(batches, group=group)
-        return self._processes.run(batches, group=group)
+            return spark.run_batches(batches, group=group)
+        return self._processes.run_batches(batches, group=group)
 
     def cancel(self) -> None:
         """Begin no further task, and end those that run, here and on Spark."""
@@ -122,7 +122,7 @@ class InProcessRunner:
             if self._unstarted is not None:
                 raise self._unstarted
             if self._spark is None:
-                reason = why_on_spark(self._bytes, more, most=self._most_bytes)
+                reason = spark_needed_reason(self._bytes, more, most=self._most_bytes)
                 self._bytes += more
                 if reason is None:
                     return None

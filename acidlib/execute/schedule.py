@@ -33,16 +33,16 @@ from acidlib.execute.answers import value_or_raise
 from acidlib.execute.in_threads import THREADS, in_threads
 from acidlib.execute.stopping import STOPPING
 from acidlib.execute.task import Runner, Task
-from acidlib.planning.units import BATCH_TASKS, SMALL_BYTES, batches, groups_of_like_length
+from acidlib.planning.units import BATCH_TASKS, SMALL_BYTES, groups_of_like_length, task_batches
 from acidlib.waiting import STOP_SECONDS, Piece, Threads, in_time
 
 Value = TypeVar("Value")
-Result = TypeVar("Result", covariant=True)
+AnyResult = TypeVar("AnyResult", covariant=True)
 
 Subtask = Coroutine["tuple[Task | Subtask, ...]", Any, Any]
 """A coroutine over tasks that follow from one another, such as the parts of a large file. It returns a task's value."""
 Work = Task | Subtask
-Steps = Coroutine[tuple[Work, ...], Any, Result]
+Steps = Coroutine[tuple[Work, ...], Any, AnyResult]
 """The coroutine of a workflow: a step ends by awaiting `run_tasks(...)`, and the last one returns the result."""
 
 
@@ -59,20 +59,20 @@ class HandedOut:
     tasks: tuple[Task, ...]
 
 
-class Workflow(Protocol[Result]):
+class Workflow(Protocol[AnyResult]):
     """Work in several steps, with tasks in between."""
 
     @property
     def name(self) -> str:
         """For people."""
 
-    def run(self) -> Steps[Result]:
+    def run(self) -> Steps[AnyResult]:
         """Return the coroutine. Closed before its end, it gives back its claims and requests."""
 
     def give_back(self) -> None:
         """Leave the work to another run; called instead of the first step."""
 
-    def hung(self, error: HangingError) -> Result:
+    def hung(self, error: HangingError) -> AnyResult:
         """Return the result where a step hangs: its thread was left behind, and nothing is given back."""
 
 
@@ -91,7 +91,7 @@ _JOB_SECONDS = 60.0
 """How long a run that is stopped waits for the ends of jobs that it has cancelled."""
 
 
-class Scheduler(Generic[Result]):
+class Scheduler(Generic[AnyResult]):
     """Runs workflows on a runner.
 
     limit          how many are under way at a time, by the number of slots that the runner has then
@@ -115,7 +115,7 @@ class Scheduler(Generic[Result]):
         threads: Callable[[int], DriverThreads] | None = None,
         while_starting: Callable[[], AbstractContextManager[None]] = nullcontext,
         on_start: Callable[[], None] = lambda: None,
-        on_result: Callable[[Result], None],
+        on_result: Callable[[AnyResult], None],
         while_waiting: Callable[[], None] = lambda: None,
         seconds: float = inf,
         hands_out: Callable[[Task], bool] = lambda _: False,
@@ -131,7 +131,7 @@ class Scheduler(Generic[Result]):
         self._seconds = seconds
         self._hands_out = hands_out
         self._under_way: set[_Execution] = set()
-        self._results: deque[Result] = deque()
+        self._results: deque[AnyResult] = deque()
         self._numbers = count()
         self._queue = _TaskQueue()
         self._to_hand_out: list[_QueuedTask] = []
@@ -145,7 +145,7 @@ class Scheduler(Generic[Result]):
         """How many workflows are under way."""
         return len(self._under_way)
 
-    def run(self, workflows: Iterator[Workflow[Result]]) -> Generator[HandedOut, Sequence[Any], None]:
+    def run(self, workflows: Iterator[Workflow[AnyResult]]) -> Generator[HandedOut, Sequence[Any], None]:
         """Carry workflows out. The next one is drawn when there is room: a budget can end them.
 
         Where only tasks to hand out are left to do, it yields these once, and goes on with what it is sent.
@@ -187,7 +187,7 @@ class Scheduler(Generic[Result]):
         """Return whether another workflow may begin: none is long before its first step, nor delays those of others."""
         return self._steps_waiting < _STEPS_AHEAD * THREADS and len(self._under_way) < self._limit(self._runner.slots)
 
-    def _begin_next(self, workflows: Iterator[Workflow[Result]]) -> bool:
+    def _begin_next(self, workflows: Iterator[Workflow[AnyResult]]) -> bool:
         """Begin the next workflow; return False if there is none."""
         with STOPPING.shielded():  # an interrupt finds it either under way or not drawn
             workflow = next(workflows, None)
@@ -295,7 +295,7 @@ class Scheduler(Generic[Result]):
             group = self._name(f"{names[0]}{f' and {len(names) - 1} more' if names[1:] else ''}: {', '.join(steps)}")
             tasks = [[_in_time(queued.task, self._seconds) for queued in batch] for batch in job]
             self._batches_running += len(job)
-            self._threads.job(partial(self._runner.run, tasks, group=group), partial(self._job_ended, job))
+            self._threads.job(partial(self._runner.run_batches, tasks, group=group), partial(self._job_ended, job))
 
     def _job_ended(self, job: Sequence[Sequence[_QueuedTask]], ended: Future[list[list[Any]]]) -> None:
         self._batches_running -= len(job)
@@ -375,7 +375,7 @@ class _TaskQueue:
         large = [heappop(self._large) for _ in range(min(free, len(self._large)))]
         small = [self._small.popleft() for _ in range(min(free * BATCH_TASKS, len(self._small)))]
         tasks = sorted([*small, *(entry[-1] for entry in large)], key=lambda queued: queued.number)
-        chosen = batches([queued.task.length for queued in tasks], free)
+        chosen = task_batches([queued.task.length for queued in tasks], free)
         started = {tasks[number].number for batch in chosen for number in batch}
         self._small.extendleft(queued for queued in reversed(small) if queued.number not in started)
         for entry in large:

@@ -25,7 +25,7 @@ from acidlib.config.files import CHECKOUT
 from acidlib.errors import RefusedError, RetryError, UsageError
 from acidlib.execute.answers import value_or_raise
 from acidlib.execute.driver_jvm import OF_THIS_PROCESS
-from acidlib.execute.executors import LOOKS, Executor, difference_of, look_around
+from acidlib.execute.executors import LOOKS, Executor, describe_executor, difference_of
 from acidlib.execute.spark_options import (
     ARCHIVE_PROPERTIES,
     SHELL,
@@ -38,7 +38,7 @@ from acidlib.execute.spark_options import (
     without_secrets,
 )
 from acidlib.execute.task import Application, Task
-from acidlib.execute.tasks import nothing
+from acidlib.execute.tasks import load_tasks
 from acidlib.planning.units import SMALL_BYTES
 
 _CORES_UNKNOWN = 2
@@ -94,9 +94,9 @@ class ContextRunner:
 
     def start(self) -> None:
         """Start a Python worker with all that tasks need; see Runner."""
-        self._one_job([[Task(work=nothing, length=0)]], "the start of a Python worker")
+        self._one_job([[Task(work=load_tasks, length=0)]], "the start of a Python worker")
 
-    def run(self, batches: Sequence[Sequence[Task]], *, group: str) -> list[list[Any]]:
+    def run_batches(self, batches: Sequence[Sequence[Task]], *, group: str) -> list[list[Any]]:
         """Run all tasks; see Runner.
 
         A job that Spark gives up is run again in halves, until a task that it gives up is alone in its job. So one
@@ -310,7 +310,9 @@ class SessionRunner(ContextRunner):
 
     def _look_at_executors(self) -> None:
         try:
-            answers = self._one_job([[Task(look_around, 0)] for _ in range(LOOKS)], "acidlib: a look at the executors")
+            answers = self._one_job(
+                [[Task(describe_executor, 0)] for _ in range(LOOKS)], "acidlib: a look at the executors"
+            )
         except SparkEndedError:
             raise
         except RetryError as error:
@@ -321,7 +323,7 @@ class SessionRunner(ContextRunner):
                 "name one with acidlib, or start the session with an archive of `acidlib pack` (spark.archives)"
             ) from error
         executors: list[Executor] = [value_or_raise(answer) for (answer,) in answers]
-        if (difference := difference_of(executors, look_around(""))) is not None:
+        if (difference := difference_of(executors, describe_executor(""))) is not None:
             raise RefusedError(f"Cannot use this session: {difference}; give both the same version of acidlib")
 
     def _started(self) -> SparkContext:

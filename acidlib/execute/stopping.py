@@ -199,7 +199,7 @@ STOPPING = Stopping()
 
 
 @contextmanager
-def told_when_stopped(words: Callable[[], str]) -> Iterator[None]:
+def explain_interrupt(words: Callable[[], str]) -> Iterator[None]:
     """Give the interrupt that stops the body of the `with` these words about its outcome."""
     try:
         yield

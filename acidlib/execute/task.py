@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from acidlib.errors import AcidError
 from acidlib.execute.answers import answer_of
-from acidlib.memory import Memory, barred
+from acidlib.memory import Memory, memory_limited
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Task:
     def _barred(self, unique: str) -> Any:
         if self.memory is None:
             return self.work(unique)
-        with barred(self.memory, self.where or self.step):
+        with memory_limited(self.memory, self.where or self.step):
             return self.work(unique)
 
     def named_in(self, group: str) -> str:
@@ -67,7 +67,7 @@ class Runner(Protocol):
     def start(self) -> None:
         """Start whatever tasks need; RetryError if it does not start."""
 
-    def run(self, batches: Sequence[Sequence[Task]], *, group: str) -> list[list[Any]]:
+    def run_batches(self, batches: Sequence[Sequence[Task]], *, group: str) -> list[list[Any]]:
         """Return the value or the error (an AcidError) of each task, in order. A task run twice counts once.
 
         batches  the tasks of each are run one after the other, at the same place

@@ -28,7 +28,7 @@ from acidlib.errors import AcidError, HangingError, RetryError
 from acidlib.execute import task_process
 from acidlib.execute.answers import answer_of
 from acidlib.execute.task import Task
-from acidlib.memory import Memory, beyond_barrier
+from acidlib.memory import Memory, over_barrier_reason
 from acidlib.waiting import STOP_SECONDS, Threads
 
 _MAX_STATUS_BYTES = 64
@@ -49,7 +49,7 @@ class TaskProcesses:
         self._busy: set[TaskProcess] = set()
         self._cancelled = 0
 
-    def run(self, batches: Sequence[Sequence[Task]], *, group: str) -> list[list[Any]]:
+    def run_batches(self, batches: Sequence[Sequence[Task]], *, group: str) -> list[list[Any]]:
         """Return the value or the error of each task, in order; see Runner.
 
         RetryError for a task whose process has ended under it, or does not start; it is not tried again.
@@ -143,7 +143,7 @@ class TaskProcess:
             self.has_ended = True
             # one that is killed while a file system does not answer goes on until it does
             status = b"" if self._is_killed else self._life.recv(_MAX_STATUS_BYTES)
-            reason = how_it_ended(int(status) if status else None, task.memory)
+            reason = exit_text(int(status) if status else None, task.memory)
             return RetryError(f"Cannot finish {task.named_in(group)}: {reason}")
         return answer_of(pickle.loads, answer)
 
@@ -168,7 +168,7 @@ class TaskProcess:
         self._life.close()
 
 
-def how_it_ended(status: int | None, memory: Memory | None = None) -> str:
+def exit_text(status: int | None, memory: Memory | None = None) -> str:
     """Return how the process of a task has ended: by exit status, by a signal (below 0), or with its nursery (None).
 
     memory  of the task, if it was held to the barrier of that
@@ -183,7 +183,7 @@ def how_it_ended(status: int | None, memory: Memory | None = None) -> str:
         name = f"signal {-status}"
     hint = "; perhaps memory ran out, which the log of the kernel says" if status == -signal.SIGKILL else ""
     if memory is not None and status in (-signal.SIGSEGV, -signal.SIGABRT):
-        hint = f"; perhaps {beyond_barrier(memory)}"
+        hint = f"; perhaps {over_barrier_reason(memory)}"
     return f"its process was ended by {name}{hint}"
 
 

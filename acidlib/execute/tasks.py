@@ -134,7 +134,7 @@ def reader_task(_: str) -> None:
     require_reader()
 
 
-def nothing(_: str) -> None:
+def load_tasks(_: str) -> None:
     """Do nothing on an executor: loading this module loads all that tasks need."""
 
 

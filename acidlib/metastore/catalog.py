@@ -17,16 +17,16 @@ from typing import Any
 
 from acidlib.acid.write_ids import ValidWriteIdList
 from acidlib.errors import ConflictError, CorruptError, RefusedError, RetryError
-from acidlib.metastore.connection import MetastoreClient, batches, required
+from acidlib.metastore.connection import MetastoreClient, portions_of, required
 from acidlib.metastore.options import CATALOG
 from acidlib.model.tables import (
     DEFAULT_PARTITION,
     MANAGED_TABLE,
     Database,
+    MetastoreTable,
     Partition,
     PartitionName,
     Storage,
-    Table,
     TableColumn,
     TableRef,
 )
@@ -63,7 +63,7 @@ class WholeTable:
     row       the structure of the interface
     """
 
-    table: Table
+    table: MetastoreTable
     write_id: int
     row: Any
 
@@ -135,11 +135,11 @@ class CatalogCalls(MetastoreClient):
             raise RefusedError(f"Cannot list the tables of {database}: there is no such database")
         return names
 
-    def tables(self, database: str, names: Sequence[str]) -> tuple[Table, ...]:
+    def tables(self, database: str, names: Sequence[str]) -> tuple[MetastoreTable, ...]:
         """Return the existing tables of these names; none without the database."""
         return self._tables_of(self.catalog, database.lower(), _lower(names))
 
-    def table(self, ref: TableRef) -> Table | None:
+    def table(self, ref: TableRef) -> MetastoreTable | None:
         """Return a table or view; None if it does not exist."""
         row = self._table_row(ref.as_stored)
         return None if row is None else _table_of(row, "get_table_req")
@@ -214,13 +214,13 @@ class CatalogCalls(MetastoreClient):
             raise RefusedError(f"Cannot {action}: there is no such table")
         return tuple(names or ())
 
-    def partitions(self, table: Table, names: Sequence[str]) -> dict[str, Partition]:
+    def partitions(self, table: MetastoreTable, names: Sequence[str]) -> dict[str, Partition]:
         """Return the existing partitions of these names, by name.
 
         Raises CorruptError for a name that is not of the form `k=v/k2=v2`.
         """
         partitions: dict[str, Partition] = {}
-        for batch in batches(names, _PARTITIONS_PER_CALL):
+        for batch in portions_of(names, _PARTITIONS_PER_CALL):
             partitions.update(self._partitions(table, batch))
         return partitions
 
@@ -235,10 +235,10 @@ class CatalogCalls(MetastoreClient):
         """Return the name of a database for calls without a field for the catalog."""
         return database if self.catalog == CATALOG else f"@{self.catalog}#{database}"
 
-    def _tables_of(self, catalog: str, database: str, names: Sequence[str]) -> tuple[Table, ...]:
+    def _tables_of(self, catalog: str, database: str, names: Sequence[str]) -> tuple[MetastoreTable, ...]:
         capabilities = self._types.ClientCapabilities(_CAPABILITIES)
-        tables: list[Table] = []
-        for batch in batches(names, _TABLES_PER_CALL):
+        tables: list[MetastoreTable] = []
+        for batch in portions_of(names, _TABLES_PER_CALL):
             action = f"read {plural(len(batch), 'table')} of {database}"
             call = "get_table_objects_by_name_req"
             request = self._types.GetTablesRequest(
@@ -253,7 +253,7 @@ class CatalogCalls(MetastoreClient):
     def _names(self, action: str, call: str, *arguments: object) -> Sequence[str]:
         return list(self.call(action, call, *arguments))
 
-    def _partitions(self, table: Table, names: list[str]) -> Iterator[tuple[str, Partition]]:
+    def _partitions(self, table: MetastoreTable, names: list[str]) -> Iterator[tuple[str, Partition]]:
         # a metastore answers with values, not names, and the same values can have several names
         by_values = {tuple(value for _, value in PartitionName.parse(name).pairs): name for name in names}
         if len(by_values) < len(names):
@@ -297,10 +297,10 @@ def _lower(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(name.lower() for name in names)
 
 
-def _table_of(answer: Any, call: str) -> Table:
+def _table_of(answer: Any, call: str) -> MetastoreTable:
     """Return a table or view; raise CorruptError when a field is missing."""
     kind = required(answer.tableType, call, "tableType")
-    return Table(
+    return MetastoreTable(
         ref=TableRef(required(answer.dbName, call, "dbName"), required(answer.tableName, call, "tableName")).as_stored,
         kind=kind,
         owner=answer.owner,

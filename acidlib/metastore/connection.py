@@ -70,7 +70,7 @@ def required(value: Any, call: str, field: str) -> Any:
     return value
 
 
-def batches(values: Iterable[H], size: int) -> Iterator[list[H]]:
+def portions_of(values: Iterable[H], size: int) -> Iterator[list[H]]:
     """Yield the distinct values in portions of this size, so that messages stay small."""
     distinct = list(dict.fromkeys(values))
     for start in range(0, len(distinct), size):

@@ -38,7 +38,7 @@ class Hms(CatalogCalls, TransactionCalls, CompactionCalls):
     """
 
 
-def connect(
+def connect_hms(
     uris: Sequence[str],
     options: ConnectionOptions,
     *,

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from acidlib.acid.names import LONG_MAX
 from acidlib.acid.write_ids import ValidTxnList, ValidWriteIdList
 from acidlib.errors import CorruptError, RefusedError
-from acidlib.metastore.connection import MetastoreClient, batches, required
+from acidlib.metastore.connection import MetastoreClient, portions_of, required
 from acidlib.model.tables import TableRef
 
 E = TypeVar("E", bound=enum.Enum)
@@ -149,7 +149,7 @@ class TransactionCalls(MetastoreClient):
         """
         call = "get_valid_write_ids"
         lists: dict[TableRef, ValidWriteIdList] = {}
-        for batch in batches((ref.as_stored for ref in tables), _TABLES_PER_CALL):
+        for batch in portions_of((ref.as_stored for ref in tables), _TABLES_PER_CALL):
             # a missing list means "all transactions are committed" to Hive 3.1
             request = self._types.GetValidWriteIdsRequest(
                 fullTableNames=[str(ref) for ref in batch], validTxnList=txns.format(as_ranges=self._is_hive4)

@@ -185,7 +185,7 @@ class SocketTransport(Transport):
         except TimeoutError:
             raise ConnectionLost(f"there was no answer within {self._socket.gettimeout():g} s") from None
         except OSError as error:
-            raise ConnectionLost(f"the connection broke: {reason_of(error)}") from None
+            raise ConnectionLost(f"the connection broke: {os_error_reason(error)}") from None
         if not data:
             raise ConnectionLost("the server closed the connection")
         return data
@@ -203,7 +203,7 @@ class SocketTransport(Transport):
         except TimeoutError:
             raise ConnectionLost(f"nothing could be sent within {self._socket.gettimeout():g} s") from None
         except OSError as error:
-            raise ConnectionLost(f"the connection broke: {reason_of(error)}") from None
+            raise ConnectionLost(f"the connection broke: {os_error_reason(error)}") from None
 
     def _log_in(self, options: SaslOptions, endpoint: Endpoint) -> Login:
         """Log in; return the login, which wraps and unwraps messages as agreed (plain, signed, encrypted)."""
@@ -228,7 +228,7 @@ class SocketTransport(Transport):
                         raise refused("the server ended the login before it was finished")
                     return client
                 if status != _OK:
-                    raise refused(_refusal(options, one_line(challenge.decode("utf-8", "replace"))))
+                    raise refused(_refusal(options, short_line(challenge.decode("utf-8", "replace"))))
                 if client.complete:  # else a faulty server could keep us here for ever
                     raise refused("the server goes on with a login that is finished")
                 self._send_status(_OK, client.process(challenge))
@@ -299,7 +299,7 @@ def open_socket(endpoint: Endpoint, options: ConnectionOptions, tls: TlsOptions 
     except TimeoutError:
         raise ConnectionLost(f"no connection was made within {options.connect_timeout_seconds:g} s") from None
     except OSError as error:
-        raise ConnectionLost(reason_of(error)) from None
+        raise ConnectionLost(os_error_reason(error)) from None
     plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     plain.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     if context is None:
@@ -313,7 +313,7 @@ def open_socket(endpoint: Endpoint, options: ConnectionOptions, tls: TlsOptions 
         ) from None
     except OSError as error:
         plain.close()
-        raise ConnectionLost(f"TLS could not be started: {reason_of(error)}") from None
+        raise ConnectionLost(f"TLS could not be started: {os_error_reason(error)}") from None
 
 
 def tls_context(tls: TlsOptions) -> ssl.SSLContext:
@@ -323,7 +323,7 @@ def tls_context(tls: TlsOptions) -> ssl.SSLContext:
     except OSError as error:
         where = tls.ca_file or "the truststore"
         raise RefusedError(
-            f"Cannot use the certificates in {where}: they cannot be read as PEM: {reason_of(error)}"
+            f"Cannot use the certificates in {where}: they cannot be read as PEM: {os_error_reason(error)}"
         ) from None
     if tls.certificates is not None:  # like Java, trust every certificate in a truststore, not only roots
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
@@ -332,20 +332,20 @@ def tls_context(tls: TlsOptions) -> ssl.SSLContext:
             # without a password OpenSSL would ask for it on the terminal
             context.load_cert_chain(tls.key_file, password=tls.key_password or "")
         except (OSError, ValueError) as error:
-            reason = reason_of(error) if isinstance(error, OSError) else str(error)
+            reason = os_error_reason(error) if isinstance(error, OSError) else str(error)
             raise RefusedError(
                 f"Cannot use the key in {tls.key_file}: it cannot be read as PEM with its certificate: {reason}"
             ) from None
     return context
 
 
-def reason_of(error: OSError) -> str:
+def os_error_reason(error: OSError) -> str:
     """Return the reason of an error of the operating system in one line, without its number."""
     reason = getattr(error, "reason", None) or error.strerror or str(error) or type(error).__name__
     return str(reason).splitlines()[0].lower().replace("_", " ")
 
 
-def one_line(text: str) -> str:
+def short_line(text: str) -> str:
     """Return a server's text as one line of printable characters, at most 200."""
     line = "".join(letter for letter in " ".join(text.split()) if letter.isprintable())
     return line if len(line) <= _MAX_TEXT_CHARACTERS else line[: _MAX_TEXT_CHARACTERS - 3] + "..."
@@ -406,12 +406,12 @@ class HttpTransport(Transport):
         self._has_length = response.chunked or response.length is not None
         # text/plain if the header is missing, as in Hive's refusals
         kind = response.headers.get_content_type()
-        status = f"{response.status} {one_line(response.reason)}".rstrip()
-        text = one_line(body[:_MAX_READ_BYTES].decode("utf-8", "replace")) if kind == "text/plain" else ""
+        status = f"{response.status} {short_line(response.reason)}".rstrip()
+        text = short_line(body[:_MAX_READ_BYTES].decode("utf-8", "replace")) if kind == "text/plain" else ""
         reason = f"{status}: {text}" if text else status
         if response.status in _REDIRECTS:
             # without the query, which may hold a secret
-            where = one_line(response.headers.get("Location", "").partition("?")[0]) or "elsewhere"
+            where = short_line(response.headers.get("Location", "").partition("?")[0]) or "elsewhere"
             raise self._turned_away(f"it redirects to {where}, which is not followed: name that server itself")
         if response.status in (_UNAUTHORIZED, _FORBIDDEN):
             raise self._turned_away(f"it does not let us in: {reason}")
@@ -465,7 +465,7 @@ class HttpTransport(Transport):
                 raise ConnectionLost("the connection broke in the middle of an answer") from None
             raise UnreadableAnswer("the server does not speak HTTP") from None
         except OSError as error:
-            raise ConnectionLost(f"the connection broke: {reason_of(error)}") from None
+            raise ConnectionLost(f"the connection broke: {os_error_reason(error)}") from None
         # a proxy in front of the metastore finds its session by its cookies
         for text in response.headers.get_all("Set-Cookie") or ():
             cookies: SimpleCookie = SimpleCookie()

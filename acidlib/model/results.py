@@ -1,4 +1,4 @@
-"""Results of jobs: the entries of the JSON documents, and what stands around them.
+"""The JSON documents in which jobs report their results, and the entries of these.
 
 A field is defined here once, with its type; the sentence below it is about all fields since the sentence before. JSON,
 the columns of Arrow's tables and docs/json.md are made of these definitions. Sizes are bytes, times seconds unless a

@@ -80,7 +80,7 @@ class Database:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
+class MetastoreTable:
     """A table; `created` (epoch seconds) and `id` (Hive 4) distinguish tables of one name; `kind` is Hive's type."""
 
     ref: TableRef
@@ -113,7 +113,7 @@ class Partition:
     properties: Mapping[str, str] = field(default_factory=dict)
 
 
-def row_type(table: Table) -> str:
+def row_type(table: MetastoreTable) -> str:
     """Return the columns that a compaction's result has, as Hive's text `struct<name:type,...>`.
 
     Names with odd characters are in backquotes. The columns are the table's for partitions too, whatever columns a

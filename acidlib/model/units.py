@@ -17,10 +17,10 @@ from acidlib.errors import CorruptError, RefusedError
 from acidlib.location import Location
 from acidlib.model.uploads import StagedUpload
 
-Key = tuple[int, int, int]
+RowKey = tuple[int, int, int]
 """Write id, bucket property and row id of a row."""
 
-KeyRange = tuple[Key, Key]
+KeyRange = tuple[RowKey, RowKey]
 """The lowest and the highest key of a stripe or of a file."""
 
 MAX_BUCKET = 4095

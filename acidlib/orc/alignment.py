@@ -1,4 +1,4 @@
-"""A file's type tree aligned with the table's, as the readers of the result align them, and values of changed types.
+"""Columns of an ORC file matched with those of its table as readers do it, and values converted to a changed type.
 
 Columns of the row are matched by name or by position (`goes_by_position`); fields of structs within them always by
 name (ORC `SchemaEvolution`, the same in 1.5.8 of Hive 3.1 and 1.8.5 of Hive 4.0: only the levels down to the row are

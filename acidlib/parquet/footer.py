@@ -14,7 +14,7 @@ from typing import NamedTuple, cast
 
 from acidlib.datafiles import SourceFile
 from acidlib.errors import CorruptError, RefusedError
-from acidlib.parquet.thrift_compact import DamageError, Kind, Shape, Struct, Value, decode, decode_list
+from acidlib.parquet.thrift_compact import DamageError, Shape, Struct, ThriftType, Value, decode, decode_list
 
 MAGIC = b"PAR1"
 ENCRYPTED_MAGIC = b"PARE"
@@ -26,7 +26,14 @@ _DECODED = 10
 _FIRST_READ = 64 * 1024
 _TRAILER = 4 + len(MAGIC)
 
-_I16, _I32, _I64, _BINARY, _LIST, _STRUCT = Kind.I16, Kind.I32, Kind.I64, Kind.BINARY, Kind.LIST, Kind.STRUCT
+_I16, _I32, _I64, _BINARY, _LIST, _STRUCT = (
+    ThriftType.I16,
+    ThriftType.I32,
+    ThriftType.I64,
+    ThriftType.BINARY,
+    ThriftType.LIST,
+    ThriftType.STRUCT,
+)
 
 
 class Metadata:
@@ -49,7 +56,7 @@ class SchemaElement:
     CHILDREN = 5
 
 
-class Column:
+class ColumnChunkField:
     """Field ids of `ColumnChunk`."""
 
     FILE_PATH = 1
@@ -87,14 +94,19 @@ class File:
 
 
 CHUNK_INDEXES = frozenset(
-    {Column.OFFSET_INDEX, Column.OFFSET_INDEX_LENGTH, Column.COLUMN_INDEX, Column.COLUMN_INDEX_LENGTH}
+    {
+        ColumnChunkField.OFFSET_INDEX,
+        ColumnChunkField.OFFSET_INDEX_LENGTH,
+        ColumnChunkField.COLUMN_INDEX,
+        ColumnChunkField.COLUMN_INDEX_LENGTH,
+    }
 )
 """Fields of `ColumnChunk` about its page index."""
 CHUNK_FILTERS = frozenset({Metadata.BLOOM_FILTER, Metadata.BLOOM_FILTER_LENGTH})
 """Fields of `ColumnMetaData` about its bloom filter."""
 
 
-def _kinds(*kinds: Kind) -> dict[int, Kind]:
+def _kinds(*kinds: ThriftType) -> dict[int, ThriftType]:
     # field ids count from 1 without a gap in every one of these structs
     return dict(enumerate(kinds, 1))
 
@@ -176,7 +188,7 @@ class Chunk:
     @property
     def metadata(self) -> Struct:
         """Its ColumnMetaData."""
-        return cast(Struct, self.struct[Column.METADATA])
+        return cast(Struct, self.struct[ColumnChunkField.METADATA])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -309,12 +321,12 @@ def _row_group(struct: Struct, leaves: int, data_end: int, length: int, where: s
     if rows < 0:
         raise CorruptError(f"Cannot read {where}: it has {rows} rows")
     for column in columns:
-        if Column.CRYPTO_METADATA in column or Column.ENCRYPTED_METADATA in column:
+        if ColumnChunkField.CRYPTO_METADATA in column or ColumnChunkField.ENCRYPTED_METADATA in column:
             raise RefusedError(f"Cannot read {where}: it is encrypted")
-        if Column.FILE_PATH in column:
-            path = cast(bytes, column[Column.FILE_PATH]).decode(errors="replace")
+        if ColumnChunkField.FILE_PATH in column:
+            path = cast(bytes, column[ColumnChunkField.FILE_PATH]).decode(errors="replace")
             raise RefusedError(f"Cannot read {where}: its data lie in another file, {path!r}")
-        if Column.METADATA not in column:
+        if ColumnChunkField.METADATA not in column:
             raise CorruptError(f"Cannot read {where}: a column has no metadata")
     # offsets in a row group without rows need not be true: some writers give it a data page at 0
     known = enumerate(columns) if rows else ()
@@ -323,7 +335,7 @@ def _row_group(struct: Struct, leaves: int, data_end: int, length: int, where: s
 
 
 def _chunk(column: Struct, data_end: int, length: int, where: str) -> Chunk:
-    metadata = cast(Struct, column[Column.METADATA])
+    metadata = cast(Struct, column[ColumnChunkField.METADATA])
     first = _integer(metadata, Metadata.DATA_PAGE)
     dictionary = _integer(metadata, Metadata.DICTIONARY_PAGE)
     # as every reader does: old writers omit the dictionary's offset or write 0, and it begins at the data page's
@@ -336,18 +348,18 @@ def _chunk(column: Struct, data_end: int, length: int, where: str) -> Chunk:
             raise CorruptError(f"Cannot read {where}: a page at {place} does not lie in the column's pages")
     bloom = _integer(metadata, Metadata.BLOOM_FILTER)
     has_bloom = len(MAGIC) <= bloom < data_end
-    column_index = _region(column, Column.COLUMN_INDEX, Column.COLUMN_INDEX_LENGTH, data_end)
-    offset_index = _region(column, Column.OFFSET_INDEX, Column.OFFSET_INDEX_LENGTH, data_end)
+    column_index = _region(column, ColumnChunkField.COLUMN_INDEX, ColumnChunkField.COLUMN_INDEX_LENGTH, data_end)
+    offset_index = _region(column, ColumnChunkField.OFFSET_INDEX, ColumnChunkField.OFFSET_INDEX_LENGTH, data_end)
     index_page = _integer(metadata, Metadata.INDEX_PAGE)
     absent = {
-        *((Column.COLUMN_INDEX, Column.COLUMN_INDEX_LENGTH) if not column_index.size else ()),
-        *((Column.OFFSET_INDEX, Column.OFFSET_INDEX_LENGTH) if not offset_index.size else ()),
+        *((ColumnChunkField.COLUMN_INDEX, ColumnChunkField.COLUMN_INDEX_LENGTH) if not column_index.size else ()),
+        *((ColumnChunkField.OFFSET_INDEX, ColumnChunkField.OFFSET_INDEX_LENGTH) if not offset_index.size else ()),
     }
     filters = () if has_bloom else CHUNK_FILTERS
     return Chunk(
         struct={
             **{field: value for field, value in column.items() if field not in absent},
-            Column.METADATA: {field: value for field, value in metadata.items() if field not in filters},
+            ColumnChunkField.METADATA: {field: value for field, value in metadata.items() if field not in filters},
         },
         pages=pages,
         column_index=column_index,
@@ -371,7 +383,7 @@ def without_indexes(chunk: Chunk, *, pages: bool = True, bloom_filter: bool = Tr
         metadata = {field: value for field, value in metadata.items() if field not in CHUNK_FILTERS}
     return replace(
         chunk,
-        struct={**struct, Column.METADATA: metadata},
+        struct={**struct, ColumnChunkField.METADATA: metadata},
         column_index=Region() if pages else chunk.column_index,
         offset_index=Region() if pages else chunk.offset_index,
         bloom_filter=0 if bloom_filter else chunk.bloom_filter,

@@ -29,7 +29,7 @@ from acidlib.parquet.footer import (
     PAGE_OFFSET,
     PAGE_SIZE,
     Chunk,
-    Column,
+    ColumnChunkField,
     File,
     Footer,
     Group,
@@ -52,7 +52,12 @@ _DECODED_INDEX = 100
 _MAX_ROWS = (1 << 63) - 1
 
 _PAGES = (Metadata.DATA_PAGE, Metadata.DICTIONARY_PAGE, Metadata.INDEX_PAGE)
-_OFFSETS_OF_A_CHUNK = {Column.FILE_OFFSET, Column.OFFSET_INDEX, Column.OFFSET_INDEX_LENGTH, Column.COLUMN_INDEX}
+_OFFSETS_OF_A_CHUNK = {
+    ColumnChunkField.FILE_OFFSET,
+    ColumnChunkField.OFFSET_INDEX,
+    ColumnChunkField.OFFSET_INDEX_LENGTH,
+    ColumnChunkField.COLUMN_INDEX,
+}
 
 _Moved: TypeAlias = tuple[Chunk, Struct]
 """A chunk of an input, and its struct in the result, which is completed while its indexes are written."""
@@ -137,11 +142,11 @@ def _copy_group(copier: RangeCopier, source: SourceFile, group: RowGroup, groups
 def _moved_chunk(chunk: Chunk, start: int) -> Struct:
     """Return the struct of a chunk whose pages start at `start` now; the offsets of its indexes are not yet new."""
     shift = start - chunk.pages.start
-    struct: Struct = {**chunk.struct, Column.METADATA: _shifted(chunk.metadata, shift)}
-    if Column.FILE_OFFSET in struct:
+    struct: Struct = {**chunk.struct, ColumnChunkField.METADATA: _shifted(chunk.metadata, shift)}
+    if ColumnChunkField.FILE_OFFSET in struct:
         # deprecated: a page of the chunk, or a copy of its metadata after it, which is left out, or 0 for none
-        offset = cast(int, struct[Column.FILE_OFFSET])
-        struct[Column.FILE_OFFSET] = offset + shift if chunk.pages.start <= offset < chunk.pages.end else 0
+        offset = cast(int, struct[ColumnChunkField.FILE_OFFSET])
+        struct[ColumnChunkField.FILE_OFFSET] = offset + shift if chunk.pages.start <= offset < chunk.pages.end else 0
     return struct
 
 
@@ -164,7 +169,7 @@ def _copy_indexes(sink: SinkFile, source: SourceFile, footer: Footer, parts: Seq
     sound, left_out = _sound_indexes(source, footer, parts)
     copier = RangeCopier(sink)
     for carried, (_, struct) in zip(sound, parts, strict=True):
-        metadata = cast(Struct, struct[Column.METADATA])
+        metadata = cast(Struct, struct[ColumnChunkField.METADATA])
         for field in CHUNK_INDEXES - carried.chunk.struct.keys():
             struct.pop(field, None)
         for field in CHUNK_FILTERS - carried.chunk.metadata.keys():
@@ -173,12 +178,12 @@ def _copy_indexes(sink: SinkFile, source: SourceFile, footer: Footer, parts: Seq
             metadata[Metadata.BLOOM_FILTER] = copier.place(source, *carried.bloom_filter)
     for carried, (_, struct) in zip(sound, parts, strict=True):
         if carried.chunk.column_index.size:
-            struct[Column.COLUMN_INDEX] = copier.place(source, *carried.chunk.column_index)
+            struct[ColumnChunkField.COLUMN_INDEX] = copier.place(source, *carried.chunk.column_index)
     copier.flush()
     for carried, (_, struct) in zip(sound, parts, strict=True):
         if carried.offset_index:
-            struct[Column.OFFSET_INDEX] = sink.position
-            struct[Column.OFFSET_INDEX_LENGTH] = len(carried.offset_index)
+            struct[ColumnChunkField.OFFSET_INDEX] = sink.position
+            struct[ColumnChunkField.OFFSET_INDEX_LENGTH] = len(carried.offset_index)
             sink.write(carried.offset_index)
     chunks = iter([carried.chunk for carried in sound])
     groups = [replace(group, chunks=tuple(islice(chunks, len(group.chunks)))) for group in footer.row_groups]
@@ -212,7 +217,7 @@ def _sound_indexes(source: SourceFile, footer: Footer, parts: Sequence[_Moved]) 
         index = b""
         try:
             if chunk.offset_index.size:
-                first = cast(int, cast(Struct, struct[Column.METADATA])[Metadata.DATA_PAGE])
+                first = cast(int, cast(Struct, struct[ColumnChunkField.METADATA])[Metadata.DATA_PAGE])
                 index = moved_offset_index(source, chunk, first - cast(int, chunk.metadata[Metadata.DATA_PAGE]))
             sound.append(_Sound(chunk, region, index))
         except DamageError as damage:
@@ -321,6 +326,6 @@ def _without_offsets(group: RowGroup) -> Struct:
         metadata = _shifted(chunk.metadata, -chunk.pages.start)
         metadata |= dict.fromkeys(metadata.keys() & {Metadata.BLOOM_FILTER}, 0)
         zeros = dict.fromkeys(chunk.struct.keys() & _OFFSETS_OF_A_CHUNK, 0)
-        columns.append({**chunk.struct, Column.METADATA: metadata, **zeros})
+        columns.append({**chunk.struct, ColumnChunkField.METADATA: metadata, **zeros})
     zeros = dict.fromkeys(group.struct.keys() & {Group.FILE_OFFSET, Group.ORDINAL}, 0)
     return {**group.struct, Group.COLUMNS: columns, **zeros}

@@ -21,7 +21,7 @@ _MAX_VARINT_BYTES = 10
 _MAX_UNKNOWN = 8
 
 
-class Kind(enum.IntEnum):
+class ThriftType(enum.IntEnum):
     """Type codes of fields and list elements. The decoder works with plain integers: hashing a member is slow."""
 
     TRUE = 1
@@ -39,11 +39,23 @@ class Kind(enum.IntEnum):
     UUID = 13
 
 
-_BITS: dict[int, int] = {Kind.I16: 16, Kind.I32: 32, Kind.I64: 64}
+_BITS: dict[int, int] = {ThriftType.I16: 16, ThriftType.I32: 32, ThriftType.I64: 64}
 # sizes of the kinds of fixed size; in a list a boolean is a byte
-_FIXED: dict[int, int] = {Kind.TRUE: 1, Kind.FALSE: 1, Kind.I8: 1, Kind.DOUBLE: 8, Kind.UUID: 16}
-_STOP, _FALSE, _BINARY, _MAP, _STRUCT = 0, int(Kind.FALSE), int(Kind.BINARY), int(Kind.MAP), int(Kind.STRUCT)
-_MAX_KIND = max(Kind)
+_FIXED: dict[int, int] = {
+    ThriftType.TRUE: 1,
+    ThriftType.FALSE: 1,
+    ThriftType.I8: 1,
+    ThriftType.DOUBLE: 8,
+    ThriftType.UUID: 16,
+}
+_STOP, _FALSE, _BINARY, _MAP, _STRUCT = (
+    0,
+    int(ThriftType.FALSE),
+    int(ThriftType.BINARY),
+    int(ThriftType.MAP),
+    int(ThriftType.STRUCT),
+)
+_MAX_KIND = max(ThriftType)
 
 
 class DamageError(Exception):
@@ -59,7 +71,7 @@ class Shape:
     """
 
     name: str
-    kinds: Mapping[int, Kind]
+    kinds: Mapping[int, ThriftType]
     required: frozenset[int] = frozenset()
     nested: Mapping[int, Shape] = field(default_factory=dict)
 
@@ -121,7 +133,7 @@ class _Decoder:
                 at = at if kind <= _FALSE else self._skip(at, kind, 0)
                 continue
             if kind != known:
-                raise DamageError(f"{shape.name} field {last} has type {Kind(kind).name} instead of {known.name}")
+                raise DamageError(f"{shape.name} field {last} has type {ThriftType(kind).name} instead of {known.name}")
             if last in fields:
                 raise DamageError(f"{shape.name} field {last} is there twice")
             fields[last], at = self._value(at, kind, shape.nested.get(last))
@@ -146,7 +158,7 @@ class _Decoder:
             number, at = self._varint(at)
             value = (number >> 1) ^ -(number & 1)
             if number >> bits:
-                raise DamageError(f"{value} is no {Kind(kind).name}")
+                raise DamageError(f"{value} is no {ThriftType(kind).name}")
             return value, at
         if kind == _BINARY:
             size, at = self._varint(at)
@@ -258,7 +270,7 @@ def _put_struct(out: bytearray, struct: Struct, shape: Shape) -> None:
         elif isinstance(value, dict):
             _put_struct(out, value, shape.nested[number])
         else:
-            out.append(min(len(value), 15) << 4 | Kind.STRUCT)
+            out.append(min(len(value), 15) << 4 | ThriftType.STRUCT)
             if len(value) >= 15:
                 _put_varint(out, len(value))
             for element in value:

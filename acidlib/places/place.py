@@ -15,7 +15,7 @@ from acidlib.errors import RefusedError
 from acidlib.location import Location
 from acidlib.metastore.options import READER
 from acidlib.model.requests import CompactionRequest, CompactionType, RequestFacts
-from acidlib.model.tables import Database, Partition, Storage, Table, TableRef, row_type
+from acidlib.model.tables import Database, MetastoreTable, Partition, Storage, TableRef, row_type
 from acidlib.model.units import ColumnMatching, RewriteSettings
 from acidlib.planning.initiate import cleaning_forbidden_reason
 from acidlib.planning.inputs import not_enough_reason
@@ -58,7 +58,7 @@ class Interpretation:
 class TableFacts:
     """The metastore's entries of a place: its table, its database, and its partition if it is one."""
 
-    table: Table
+    table: MetastoreTable
     database: Database
     partition: Partition | None = None
 

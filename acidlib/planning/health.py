@@ -265,7 +265,7 @@ _ENDED_BADLY = (State.FAILED, State.ATTEMPTED)
 _DONE = (State.SUCCEEDED, State.READY_FOR_CLEANING)
 
 
-def status_of(seen: StatusSnapshot, limits: Limits) -> StatusDocument:
+def status_document(seen: StatusSnapshot, limits: Limits) -> StatusDocument:
     """Return every finding, worst first, then by name; figures of all and of each table, the worst table first."""
     findings = [*seen.findings]
     for request in seen.requests:

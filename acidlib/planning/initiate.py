@@ -18,7 +18,7 @@ from acidlib.acid.listing import Listing
 from acidlib.acid.names import BASE_PREFIX, Generation, Names, is_hidden, parse_file
 from acidlib.acid.state import AcidState
 from acidlib.model.requests import CompactionType
-from acidlib.model.tables import EXTERNAL_TABLE, ORC_INPUT_FORMAT, VIRTUAL_VIEW, Partition, Table
+from acidlib.model.tables import EXTERNAL_TABLE, ORC_INPUT_FORMAT, VIRTUAL_VIEW, MetastoreTable, Partition
 from acidlib.planning.inputs import single_write_id
 from acidlib.wording import Reasoned, plural, size_words
 
@@ -34,7 +34,7 @@ ABORTS_BY_CLEANER = "metastore.compactor.clean.aborts.using.cleaner"
 
 
 def not_compactable_reason(
-    table: Table,
+    table: MetastoreTable,
     database_properties: Mapping[str, str],
     *,
     names: Names,
@@ -68,7 +68,7 @@ def not_compactable_reason(
     return switched_off_reason(table.properties, database_properties, names)
 
 
-def not_acid_reason(table: Table) -> str | None:
+def not_acid_reason(table: MetastoreTable) -> str | None:
     """Return why a table is not an ACID table, as a whole sentence; None when it is."""
     cannot = f"Cannot compact {table.ref}:"
     if table.kind == VIRTUAL_VIEW:
@@ -80,7 +80,7 @@ def not_acid_reason(table: Table) -> str | None:
     return None
 
 
-def wrong_kind_reason(table: Table, *, insert_only_enabled: bool) -> str | None:
+def wrong_kind_reason(table: MetastoreTable, *, insert_only_enabled: bool) -> str | None:
     """Return why a table of this kind is never compacted; None when it may be."""
     if (reason := not_acid_reason(table)) is not None:
         return reason
@@ -89,7 +89,7 @@ def wrong_kind_reason(table: Table, *, insert_only_enabled: bool) -> str | None:
     return None
 
 
-def cleaning_forbidden_reason(table: Table, partition: Partition | None = None) -> str | None:
+def cleaning_forbidden_reason(table: MetastoreTable, partition: Partition | None = None) -> str | None:
     """Return why nothing may be removed, NO_CLEANUP in either case on table or partition; None if it may.
 
     Source: Hive 4 `CompactionCleaner`, `MetaStoreUtils.isNoCleanUpSet`.
@@ -117,7 +117,7 @@ class Threshold:
 
 
 Thresholds = Mapping[str, Threshold]
-"""Thresholds by key: the settings whose definition says so (`Key.is_threshold`)."""
+"""Thresholds by key: the settings whose definition says so (`SettingKey.is_threshold`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,7 +32,7 @@ from typing import Any
 
 from acidlib.acid.names import Generation, Reader
 from acidlib.errors import RefusedError
-from acidlib.model.tables import Table
+from acidlib.model.tables import MetastoreTable
 from acidlib.model.units import RewriteSettings
 
 COMPRESS, STRIDE, BLOCK, STRIPE = "orc.compress", "orc.row.index.stride", "orc.compress.size", "orc.stripe.size"
@@ -57,7 +57,7 @@ _MAX_STRIPE_BYTES = 1 << 30
 
 
 def rewrite_settings(
-    table: Table,
+    table: MetastoreTable,
     request: Mapping[str, str],
     *,
     reader: Reader,
@@ -127,7 +127,7 @@ class _Property:
         return RefusedError(f"Cannot compact {self._table}: its {self._shown}={self.text} is invalid: {reason}")
 
 
-def _property(name: str, table: Table, request: Mapping[str, str]) -> _Property | None:
+def _property(name: str, table: MetastoreTable, request: Mapping[str, str]) -> _Property | None:
     keys = [("request", f"tblprops.{name}"), ("table", name)]
     for known in (name, _HIVE_NAMES[name]):
         keys += [("request", f"compactor.{known}"), ("table", f"compactor.{known}")]

@@ -311,7 +311,7 @@ def part_bytes_on(slots: int, least: int) -> int:
     return max(least, slots * PART_BYTES_OF_A_SLOT) if least else 0
 
 
-def dealt_actions(actions: Mapping[int, StripeAction], part_bytes: int) -> tuple[tuple[int, ...], ...]:
+def actions_of_tasks(actions: Mapping[int, StripeAction], part_bytes: int) -> tuple[tuple[int, ...], ...]:
     """Return the numbers of the rewriting actions of each task, of about `part_bytes` input; () for a single task.
 
     The largest are dealt first, each to the task that has least so far, so that all end at about the same time.
@@ -329,7 +329,7 @@ def dealt_actions(actions: Mapping[int, StripeAction], part_bytes: int) -> tuple
     return tuple(tuple(sorted(numbers)) for numbers in dealt)
 
 
-def batches(lengths: Sequence[int], free: int) -> list[list[int]]:
+def task_batches(lengths: Sequence[int], free: int) -> list[list[int]]:
     """Return the tasks to start now on so many free slots, by their numbers: each list shares one slot.
 
     lengths  input bytes of the tasks that wait, the longest waiting first; tasks that do not fit go on waiting
@@ -354,7 +354,7 @@ def batches(lengths: Sequence[int], free: int) -> list[list[int]]:
     return [[number] for number in large] + dealt
 
 
-def why_on_spark(begun: int, more: int, *, most: int) -> str | None:
+def spark_needed_reason(begun: int, more: int, *, most: int) -> str | None:
     """Return why a run without a session needs Spark for its next tasks; None if processes of its own are enough.
 
     The start of Spark takes as long as rewriting some hundred megabytes, and a process has the memory and the cores of

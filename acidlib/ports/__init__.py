@@ -1,1 +1,1 @@
-"""What a run works with, as protocols, and their kinds side by side: directories alone, Hive 3.1, Hive 4."""
+"""The interfaces between a run and its surroundings, each implemented for directories alone, Hive 3.1 and Hive 4."""

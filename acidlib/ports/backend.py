@@ -1,4 +1,4 @@
-"""The ports between the jobs and their surroundings: tables, the queue of requests, and what fences a place off.
+"""The interfaces of a run to its tables, to the queue of requests, and to what keeps other runs away from a place.
 
 Each is implemented side by side, for directories alone (`ports.directories`), for a metastore of Hive 3.1
 (`ports.hive3`) and for one of Hive 4 (`ports.hive4`); `runs.open` chooses. Requests for directories and of Hive 3.1 lie

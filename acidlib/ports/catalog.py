@@ -22,7 +22,7 @@ from acidlib.location import NOWHERE
 from acidlib.metastore.hms import Hms
 from acidlib.metastore.options import CATALOG
 from acidlib.model.requests import CompactionRequest
-from acidlib.model.tables import Database, Partition, PartitionName, Table, TableRef, matches
+from acidlib.model.tables import Database, MetastoreTable, Partition, PartitionName, TableRef, matches
 from acidlib.places.place import FULL, INSERT_ONLY, Interpretation, Place, TableFacts
 from acidlib.places.selection import PassedOver, Selected, Selection, is_glob
 from acidlib.planning.initiate import not_acid_reason, not_compactable_reason
@@ -121,7 +121,7 @@ class Catalog:
 
     def _named(
         self, selection: Selection, known: Collection[TableRef]
-    ) -> tuple[list[tuple[Database, Table]], list[str]]:
+    ) -> tuple[list[tuple[Database, MetastoreTable]], list[str]]:
         """Return the selected tables, and notes about names that no table has."""
         tables = list(self._tables(selection))
         for _, table in tables:
@@ -130,7 +130,7 @@ class Catalog:
         refs = [*(table.ref for _, table in tables), *known]
         return tables, selection.missing_table_notes(refs, "no table of the metastore", partial(tables_like, self._hms))
 
-    def _wanted_partitions(self, table: Table, selection: Selection) -> list[str]:
+    def _wanted_partitions(self, table: MetastoreTable, selection: Selection) -> list[str]:
         names = self._hms.partition_names(table.ref) if table.partition_keys else ()
         return [name for name in names if matches(PartitionName.parse(name), selection.partitions)]
 
@@ -159,10 +159,10 @@ class Catalog:
 
         Raises RefusedError if the table or partition is gone (with Hive's message) or must not be compacted.
         """
-        (place,) = self._as_of([self.whereabouts(request.ref)], txns)
+        (place,) = self._as_of([self.current_place(request.ref)], txns)
         return replace(place, request_properties=dict(request.properties))
 
-    def whereabouts(self, ref: TableRef) -> Place:
+    def current_place(self, ref: TableRef) -> Place:
         """Return the table and location of names, as `place` does, without the committed write ids."""
         return value_or_raise(self._of_table({ref}, self._hms.table(ref), self._other_catalog(ref))[ref])
 
@@ -192,7 +192,7 @@ class Catalog:
         ref = place.ref
         return isinstance(self._of_table({ref}, self._hms.table(ref), None)[ref], GoneError)
 
-    def _owner(self, table: Table) -> Database:
+    def _owner(self, table: MetastoreTable) -> Database:
         return self._database(table.ref.database) or Database(name=table.ref.database)
 
     def _database(self, name: str) -> Database | None:
@@ -202,7 +202,7 @@ class Catalog:
         return self._known_databases.get(name)
 
     def _of_table(
-        self, refs: Collection[TableRef], table: Table | None, other: str | None
+        self, refs: Collection[TableRef], table: MetastoreTable | None, other: str | None
     ) -> dict[TableRef, Place | AcidError]:
         """Return the places of one table, or the errors; `other` is a catalog with a table of this name, too."""
         name = next(iter(refs)).whole_table
@@ -242,7 +242,7 @@ class Catalog:
         """Return a catalog that has a transactional table of this name, too."""
         return self._hms.of_other_catalogs(ref.database, [ref.table]).get(ref.table.lower())
 
-    def _refusal(self, database: Database, table: Table, other: str | None) -> str | None:
+    def _refusal(self, database: Database, table: MetastoreTable, other: str | None) -> str | None:
         """Return why a compactor must not touch a table; `other` is a catalog that has one of this name, too."""
         reason = self._why_not(table, database, automatic=False)
         if reason is None and other is not None:
@@ -253,7 +253,7 @@ class Catalog:
         return reason
 
     def _why_not(
-        self, table: Table, database: Database, *, automatic: bool, partition: Partition | None = None
+        self, table: MetastoreTable, database: Database, *, automatic: bool, partition: Partition | None = None
     ) -> str | None:
         return not_compactable_reason(
             table,
@@ -264,7 +264,7 @@ class Catalog:
             insert_only_enabled=self._services.settings.flag("hive.compactor.compact.insert.only"),
         )
 
-    def _tables(self, selection: Selection) -> Iterator[tuple[Database, Table]]:
+    def _tables(self, selection: Selection) -> Iterator[tuple[Database, MetastoreTable]]:
         databases = {pattern.partition(".")[0].lower() for pattern in selection.tables}
         if not databases or any(map(is_glob, databases)):
             databases = set(self._hms.database_names())
@@ -276,7 +276,7 @@ class Catalog:
             for table in self._hms.tables(name, sorted(names)):
                 yield database, table
 
-    def _others(self, tables: Iterable[tuple[Database, Table]]) -> dict[TableRef, str]:
+    def _others(self, tables: Iterable[tuple[Database, MetastoreTable]]) -> dict[TableRef, str]:
         """Return the tables whose name a transactional table of another catalog has, too, with that catalog."""
         names: dict[str, list[str]] = {}
         for _, table in tables:
@@ -288,7 +288,7 @@ class Catalog:
         }
 
     def _places(
-        self, database: Database, table: Table, selection: Selection, busy: Collection[TableRef]
+        self, database: Database, table: MetastoreTable, selection: Selection, busy: Collection[TableRef]
     ) -> Iterable[Place | PassedOver]:
         partitions: Mapping[str | None, Partition | None] = {} if selection.partitions else {None: None}
         if table.partition_keys:
@@ -307,7 +307,7 @@ class Catalog:
             else:
                 yield place
 
-    def _place(self, database: Database, table: Table, name: str | None, partition: Partition | None) -> Place:
+    def _place(self, database: Database, table: MetastoreTable, name: str | None, partition: Partition | None) -> Place:
         storage = table.storage if partition is None else partition.storage
         if partition is not None and (reason := self._why_not(table, database, automatic=False, partition=partition)):
             raise RefusedError(reason)
@@ -374,7 +374,7 @@ class Catalog:
 
 
 def _passed_over(
-    database: Database, table: Table, partition: str | None, reason: str, *, is_refused: bool
+    database: Database, table: MetastoreTable, partition: str | None, reason: str, *, is_refused: bool
 ) -> PassedOver:
     facts = TableFacts(table=table, database=database)
     place = Place(ref=table.ref._replace(partition=partition), location=NOWHERE, facts=facts)

@@ -1,4 +1,4 @@
-"""The port between the cleaner and what it cleans for: which requests are ready, and the proof that no query reads.
+"""The interface of the cleaner to its surroundings: requests that are ready, and the proof that no query reads.
 
 Implemented side by side for directories alone (`ports.directories`), Hive 3.1 (`ports.hive3_cleaning`) and Hive 4
 (`ports.hive4_cleaning`).
@@ -157,5 +157,5 @@ class Cleaning(Protocol):
     def known_places(self) -> list[CompactionRequest]:
         """Return a request of each place that the queue knows, where dead runs may have left something."""
 
-    def why_nothing(self) -> list[str]:
+    def nothing_to_clean_notes(self) -> list[str]:
         """Return notes about the location that is named, where no request of it awaits cleaning."""

@@ -174,7 +174,7 @@ class Directories:
                 places.append(error)
         return places
 
-    def whereabouts(self, row: CompactionRequest) -> Location:
+    def current_location(self, row: CompactionRequest) -> Location:
         """Return the location that the request states."""
         return self.place(row).location
 
@@ -438,7 +438,7 @@ class DirectoryCleaning:
         """Return a request of each place in the queue and the history: wherever a compaction was asked for."""
         return list(filter(self.is_wanted, self._queue.newest_of_places()))
 
-    def why_nothing(self) -> list[str]:
+    def nothing_to_clean_notes(self) -> list[str]:
         """Name the queue that was read, and the bytes that a cleaner could free if a queue knew the compaction.
 
         Raises MissingError for a named directory or table that does not exist, RefusedError for one that is no ACID

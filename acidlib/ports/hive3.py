@@ -93,9 +93,9 @@ class Hive3Tables:
         """Return all rows of the names."""
         return self.rows_at(place)
 
-    def whereabouts(self, row: CompactionRequest) -> Location:
+    def current_location(self, row: CompactionRequest) -> Location:
         """Ask the metastore."""
-        return self.catalog.whereabouts(row.ref).location
+        return self.catalog.current_place(row.ref).location
 
     def places(self, rows: Sequence[CompactionRequest]) -> Sequence[Place | AcidError]:
         """Ask the metastore, for all together."""
@@ -144,7 +144,7 @@ class Hive3Tables:
         """Raise ConflictError where Hive's own compactor is at a held place, or its table is not the same any more."""
         self.require_no_compactor(request, doing)
         try:
-            now = self.catalog.whereabouts(request.ref)
+            now = self.catalog.current_place(request.ref)
         except GoneError as error:
             raise ConflictError(f"Cannot {doing} {held.ref}: it was renamed or dropped meanwhile") from error
         require_unchanged(held, now, doing)
@@ -238,7 +238,7 @@ class Hive3Fence:
             return True
         ref = TableRef(lock.database, lock.table, lock.partition)
         try:
-            location = self._tables.catalog.whereabouts(ref).location
+            location = self._tables.catalog.current_place(ref).location
             finish_publications(self._tables.services, location, partial(self._tables.exclusive, ref))
         except (ConflictError, RetryError):
             return False  # another run is there, or the place is out of reach: the metastore drops the lock in time
@@ -288,7 +288,7 @@ class Hive3Undoing:
     def require_no_reader(self, request: CompactionRequest, place: Place) -> None:
         """Check that no query holds a lock there or waits for one: then none will wait long for the undo, either."""
         self._tables.require_no_compactor(request, UNDO)
-        locks = [lock for lock in self._tables.hms.show_locks() if concerns(lock, request.ref)]
+        locks = [lock for lock in self._tables.hms.show_locks() if may_read(lock, request.ref)]
         if locks:
             held = describe_holders(locks)
             raise ConflictError(f"Cannot undo the compaction of {place.ref}: its result may be read: {held}")
@@ -380,7 +380,7 @@ class LockedPlace(ClaimedPlace):
     def publication_facts(self, directories: tuple[str, ...]) -> RequestFacts:
         """Return as evidence for the cleaner the transactions and locks that exist now that the results are visible."""
         hms = self._tables.hms
-        evidence = evidence_now(hms.open_txns(), hms.show_locks(), self._services.now_ms())
+        evidence = current_activity(hms.open_txns(), hms.show_locks(), self._services.now_ms())
         return RequestFacts(evidence=dict.fromkeys(directories or ("",), evidence), table_id=table_id(self.place))
 
     def update_statistics(self, directories: tuple[str, ...], rows: int | None) -> Statistics | None:
@@ -389,7 +389,7 @@ class LockedPlace(ClaimedPlace):
         return updater.update(self.place, known_since=self._since, results=directories, rows=rows)
 
 
-def evidence_now(txns: ValidTxnList, locks: Iterable[HeldLock], now_ms: int) -> ActivityMark:
+def current_activity(txns: ValidTxnList, locks: Iterable[HeldLock], now_ms: int) -> ActivityMark:
     """Return the highest ids of now. Ids of both kinds only grow: nothing that exists now has a higher one."""
     return ActivityMark(txn=txns.high_water_mark, lock=max((lock.lock_id for lock in locks), default=0), ms=now_ms)
 
@@ -400,7 +400,7 @@ def table_id(place: Place) -> str:
     return f"{created} {place.location}"
 
 
-def concerns(lock: HeldLock, ref: TableRef) -> bool:
+def may_read(lock: HeldLock, ref: TableRef) -> bool:
     """Return whether the holder of a lock may read a place.
 
     The lock is on the place, on its table or its database, or on a partition if the place is a whole table.

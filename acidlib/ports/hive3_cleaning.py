@@ -18,9 +18,9 @@ from acidlib.ports.hive3 import (
     CLEAN,
     Hive3Tables,
     LockedPlace,
-    concerns,
-    evidence_now,
+    current_activity,
     hive3,
+    may_read,
     table_id,
 )
 from acidlib.ports.holds import Hold
@@ -126,7 +126,7 @@ class Hive3Cleaning:
         hms, now_ms = self._tables.hms, self.services.now_ms()
         retention_ms = int(self._retention * 1000)
         txns = hms.open_txns()
-        locks = [lock for lock in hms.show_locks() if concerns(lock, request.ref)]
+        locks = [lock for lock in hms.show_locks() if may_read(lock, request.ref)]
         waited_for = dict(seen)
         if seen:
             waited_for[""] = max(seen.values())  # of the newest publication, whatever it left
@@ -149,7 +149,7 @@ class Hive3Cleaning:
         )
         if plan.first_seen and not self.options.dry_run:
             # a later run notes those for which there is no room
-            now = evidence_now(hms.open_txns(), hms.show_locks(), self.services.now_ms())
+            now = current_activity(hms.open_txns(), hms.show_locks(), self.services.now_ms())
             noted = dict(request.facts.evidence) if request.facts.table_id == table_id(place) else {}
             noted.update(dict.fromkeys(plan.first_seen[: max(_MAX_NOTED - len(noted), 0)], now))
             self._queue.change(request.id, None, facts=RequestFacts(evidence=noted, table_id=table_id(place)))
@@ -200,7 +200,7 @@ class Hive3Cleaning:
         """Return the places of our own queue; rows of a metastore's state no location."""
         return list(filter(self.is_wanted, self._queue.newest_of_places())) if self._tables.own_queue else []
 
-    def why_nothing(self) -> list[str]:
+    def nothing_to_clean_notes(self) -> list[str]:
         """Return none."""
         return []
 

@@ -46,7 +46,7 @@ from acidlib.ports.backend import Backend, Decided, WaitingRequest, nowhere
 from acidlib.ports.catalog import Catalog, run_as_user
 from acidlib.ports.hive4_recovery import give_back, is_private, pool_of, queue_again, recover
 from acidlib.ports.holds import ClaimedPlace, finish_publications
-from acidlib.ports.sql import ALREADY_QUEUED, in_the_way, taken_by_another
+from acidlib.ports.sql import ALREADY_QUEUED, blocked_by_request_error, taken_by_another_error
 from acidlib.ports.statistics import StatisticsUpdater
 from acidlib.processes import process_identity
 from acidlib.queue.metastore_database import MetastoreDatabase
@@ -120,7 +120,7 @@ class Hive4Requests:
         txns = self.hms.open_txns()
         rows = self.hms.show_compactions()
         wanted = [row for row in rows if is_wanted(row)]
-        notes = recover(self.services, self.hms, wanted, txns, whereabouts=self.catalog.whereabouts)
+        notes = recover(self.services, self.hms, wanted, txns, current_place=self.catalog.current_place)
         with self._mutex:
             self._rows = None
             if not notes:
@@ -205,7 +205,7 @@ class Hive4Requests:
                     f"Cannot compact {place.ref}: nothing was written to it since it was compacted last ({reason}); "
                     "call again when that request is cleaned"
                 )
-            raise in_the_way(str(place.ref), reason)
+            raise blocked_by_request_error(str(place.ref), reason)
         asked_at = self.services.clock()
         try:
             taken = self.hms.find_next_compaction(self.services.worker_id, __version__, pool)
@@ -214,7 +214,7 @@ class Hive4Requests:
             if taken is None or taken.worker_id != self.services.worker_id:
                 raise
         if taken is None or taken.id != answer.id:
-            error = taken_by_another(str(place.ref), answer.id)
+            error = taken_by_another_error(str(place.ref), answer.id)
             raise error if taken is None else ConflictError(f"{error}; {give_back(self.hms, taken)}")
         self._asked_at[taken.id] = asked_at
         return taken

@@ -34,7 +34,7 @@ from acidlib.ports.metastore_cleaning import (
     retention_of,
     with_mark,
 )
-from acidlib.ports.rolled_back import NOTHING_FORGOTTEN, RolledBack, not_its_database, own_transaction
+from acidlib.ports.rolled_back import NOTHING_FORGOTTEN, RolledBack, own_transaction, wrong_database_error
 from acidlib.queue.metastore_database import MetastoreDatabase
 from acidlib.wording import retention_words
 
@@ -274,7 +274,7 @@ class Hive4Cleaning:
         """Return none: a place without a request is unknown."""
         return []
 
-    def why_nothing(self) -> list[str]:
+    def nothing_to_clean_notes(self) -> list[str]:
         """Return none."""
         return []
 
@@ -366,7 +366,7 @@ class Readers:
         if tables is None or tables.get(own, {}).get(TableRef(_CANARY, name)) != 1:
             fact = "has no table MIN_HISTORY_WRITE_ID" if tables is None else "does not show the registration just made"
             reason = f"{fact} (unless the metastore has given up {MIN_HISTORY})"
-            raise not_its_database(self._registry, "the registrations of readers", reason)
+            raise wrong_database_error(self._registry, "the registrations of readers", reason)
         return tuple(
             OpenReader(txn_id=txn, started_ms=started.get(txn), tables=tables.get(txn, {})) for txn in sorted(ids)
         )

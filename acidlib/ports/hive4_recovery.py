@@ -1,4 +1,4 @@
-"""Requests in a Hive 4 metastore that their run or worker will never end: they are ended, and queued again.
+"""Recovery of requests at a Hive 4 metastore whose run or worker has died: they are ended, and queued again.
 
 No call gives a request that was handed out back to the queue: the old one ends as refused, which counts for no
 back-off, and a new one takes its place. Hive's initiator, where it is on, revokes the requests of workers that timed
@@ -35,19 +35,19 @@ def recover(
     rows: Iterable[CompactionRequest],
     txns: ValidTxnList,
     *,
-    whereabouts: Callable[[TableRef], Place],
+    current_place: Callable[[TableRef], Place],
 ) -> list[str]:
     """End the requests among these that nothing else will end, and queue them again; warn of each, and return that.
 
     rows         as the metastore has them now
     txns         as they were before the rows were read
-    whereabouts  returns the place of a request, by its names
+    current_place  returns the place of a request, by its names
     """
     notes = []
 
     def end(row: CompactionRequest) -> str | None:
         request = _Request(services, hms, row)
-        problem = request.problem(txns, whereabouts)
+        problem = request.problem(txns, current_place)
         how = None if problem is None else request.end(problem)
         return None if how is None else f"{how}: {problem}"
 
@@ -104,7 +104,7 @@ class _Request:
         self._hms = hms
         self._row = row
 
-    def problem(self, txns: ValidTxnList, whereabouts: Callable[[TableRef], Place]) -> str | None:
+    def problem(self, txns: ValidTxnList, current_place: Callable[[TableRef], Place]) -> str | None:
         """Return why nothing else will end it; None while its run is alive, or not known to be dead.
 
         ready for cleaning  its transaction was aborted after it was marked as compacted, or its process ended before it
@@ -135,7 +135,7 @@ class _Request:
         if seconds <= STALE_SECONDS or not (row.worker_id or "").startswith(WORKER_PREFIX):
             return None
         is_open = any(not txns.is_txn_aborted(txn) and not txns.is_txn_valid(txn) for txn in self._transactions())
-        return None if is_open and not self._has_stale_claim(whereabouts) else RUN_IS_DEAD
+        return None if is_open and not self._has_stale_claim(current_place) else RUN_IS_DEAD
 
     def _problem_when_ready(self, txns: ValidTxnList) -> str | None:
         txn = self._row.txn_id
@@ -157,13 +157,13 @@ class _Request:
             txns |= {lock.txn_id for lock in locks if lock.txn_id is not None and lock.agent == agent}
         return txns
 
-    def _has_stale_claim(self, whereabouts: Callable[[TableRef], Place]) -> bool:
+    def _has_stale_claim(self, current_place: Callable[[TableRef], Place]) -> bool:
         """Return whether its claim on the place is stale.
 
         One that seems so by the clock here is taken, which is possible only if it is so by the clock of the store.
         """
         try:
-            location = whereabouts(self._row.ref).location
+            location = current_place(self._row.ref).location
             holder = self._services.store(location).holder(location, now=self._services.clock())
             if holder is None or holder.owner != self._row.worker_id or not holder.is_stale:
                 return False

@@ -86,7 +86,7 @@ class CatalogPlaces:
     def require_unmoved(self, request: CompactionRequest, place: Place) -> None:
         """Ask the metastore; NotOursError if it forbids to clean there by now."""
         try:
-            now = self._catalog.whereabouts(request.ref)
+            now = self._catalog.current_place(request.ref)
         except GoneError as error:
             raise ConflictError(f"Cannot clean {place.ref}: it was changed meanwhile: {error}") from None
         require_unchanged(place, now, "clean")

@@ -54,7 +54,7 @@ def own_transaction(hms: Hms, host: str) -> Iterator[int]:
         hms.commit_txn(txn, TxnType.READ_ONLY)
 
 
-def not_its_database(database: MetastoreDatabase, proof: str, reason: str) -> RefusedError:
+def wrong_database_error(database: MetastoreDatabase, proof: str, reason: str) -> RefusedError:
     """Return the error for a database that does not show what this run has just done over thrift."""
     return RefusedError(
         f"Cannot clean by {proof} in {database.shown}: it {reason}, so it is not the database of this metastore, or a "
@@ -173,7 +173,7 @@ class RolledBack:
             yield table
         elif due.ref.partition is not None:
             try:
-                yield self._catalog.whereabouts(due.ref)
+                yield self._catalog.current_place(due.ref)
             except GoneError:
                 if self._database.has_partition(due.ref):
                     raise NotOursError(
@@ -320,7 +320,7 @@ class RolledBack:
             self._is_proven = self._database.shows(txn, host)
         if not self._is_proven:
             reason = "does not show the transaction that was just opened over thrift"
-            raise not_its_database(self._database, "the rolled back transactions", reason)
+            raise wrong_database_error(self._database, "the rolled back transactions", reason)
 
 
 def _kept(listing: Listing, notes: Iterable[NotedWrite]) -> dict[NotedWrite, str]:

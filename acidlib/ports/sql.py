@@ -59,7 +59,7 @@ class Scope(Protocol):
     def unverified_rows(self, place: Place) -> Sequence[CompactionRequest]:
         """Return `rows_at` a place, of which those matter that note an unverified result."""
 
-    def whereabouts(self, row: CompactionRequest) -> Location:
+    def current_location(self, row: CompactionRequest) -> Location:
         """Return the location of the place of a request; RefusedError where it is gone."""
 
     def places(self, rows: Sequence[CompactionRequest]) -> Sequence[Place | AcidError]:
@@ -138,7 +138,7 @@ class SqlRequests:
             with suppress(CorruptError, RefusedError):  # the run that takes the request reports it
                 finish_publications(
                     self.services,
-                    self.scope.whereabouts(row),
+                    self.scope.current_location(row),
                     partial(self.scope.exclusive, row.ref),
                     claims_always=not is_known_dead(row),
                 )
@@ -162,7 +162,7 @@ class SqlRequests:
             return False
         took_long = self.queue.now_ms(self.services.now_ms()) - row.start_ms > STALE_SECONDS * 1000
         try:
-            location = self.scope.whereabouts(row)
+            location = self.scope.current_location(row)
         except RefusedError:
             return took_long  # the table is gone: the run that takes the request says so
         except AcidError:
@@ -204,10 +204,10 @@ class SqlRequests:
             with suppress(CorruptError):  # a row that is not understood is in the way as well
                 waiting = queue.find(answer.id)
         if waiting is None or waiting.type is not request.type:
-            raise in_the_way(str(request.ref), answer.reason)
+            raise blocked_by_request_error(str(request.ref), answer.reason)
         claimed = queue.claim_id(answer.id, worker, now_ms)
         if claimed is None:
-            raise taken_by_another(str(request.ref), answer.id)
+            raise taken_by_another_error(str(request.ref), answer.id)
         # the facts stated now are newer than those of the waiting request
         queue.change(answer.id, worker, facts=request.facts)
         return replace(claimed, facts=claimed.facts.updated(request.facts))
@@ -293,7 +293,7 @@ ALREADY_QUEUED = "it is already queued"
 """The reason where a queue says no more of a request that it does not accept."""
 
 
-def in_the_way(name: str, reason: str | None) -> ConflictError:
+def blocked_by_request_error(name: str, reason: str | None) -> ConflictError:
     """Return the error for a named place while another request for it is in the queue."""
     return ConflictError(
         f"Cannot compact {name}: {reason or ALREADY_QUEUED}; acidlib show has it: a run that drains the queue "
@@ -301,7 +301,7 @@ def in_the_way(name: str, reason: str | None) -> ConflictError:
     )
 
 
-def taken_by_another(name: str, number: int) -> ConflictError:
+def taken_by_another_error(name: str, number: int) -> ConflictError:
     """Return the error for a request that another worker had first."""
     return ConflictError(
         f"Cannot compact {name}: another worker has taken request {number}, and does it; see acidlib show"

@@ -78,7 +78,7 @@ def with_password(url: str, site: Mapping[str, str], stored: Callable[[str], str
     stored  returns the password of a name in Hadoop's credential providers, None if they have none
 
     The password under our own name (`PASSWORD`) comes first, then Hive's own, for Hive's own user alone. Without either
-    the URL stays as it is: a database may trust this machine. An invalid URL is returned for `Database` to refuse.
+    the URL stays as it is: a database may trust this machine. An invalid URL is returned for `SqlDatabase` to refuse.
     """
     try:
         parsed = make_url(url)
@@ -92,7 +92,7 @@ def with_password(url: str, site: Mapping[str, str], stored: Callable[[str], str
     return url if password is None else parsed.set(password=password).render_as_string(hide_password=False)
 
 
-class Database:
+class SqlDatabase:
     """A queue's database by URL; writing transactions are exclusive on SQLite and short everywhere.
 
     The messages of its errors have one line and no secrets.

@@ -34,7 +34,7 @@ from sqlalchemy.exc import DBAPIError, IntegrityError
 from acidlib.errors import ConflictError, RefusedError
 from acidlib.model.tables import TableRef
 from acidlib.planning.clean import NotedWrite
-from acidlib.queue.database import DENIED, SQLITE, Database, chunks, is_among
+from acidlib.queue.database import DENIED, SQLITE, SqlDatabase, chunks, is_among
 from acidlib.queue.tables import TXN_COMPONENTS, TXNS, ReflectedTables, metastore_table
 
 _OPEN, _ROLLED_BACK = "o", "a"
@@ -71,8 +71,8 @@ class MetastoreDatabase:
     """A database that may be a metastore's; the first method that reads it connects."""
 
     def __init__(self, url: str) -> None:
-        """Take the parameters of `Database`, and raise its errors."""
-        self._database = Database(url)
+        """Take the parameters of `SqlDatabase`, and raise its errors."""
+        self._database = SqlDatabase(url)
         self.shown = self._database.shown
         self._reflected: dict[str, Table | None] = {}
 

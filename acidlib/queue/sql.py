@@ -41,7 +41,7 @@ from acidlib.errors import ConflictError, CorruptError, RefusedError, RetryError
 from acidlib.location import Location
 from acidlib.model.requests import NO_FACTS, CompactionRequest, CompactionType, Enqueued, RequestFacts, State
 from acidlib.model.tables import TableRef
-from acidlib.queue.database import Database, chunks
+from acidlib.queue.database import SqlDatabase, chunks
 from acidlib.queue.rules import (
     Retention,
     already_scheduled,
@@ -100,7 +100,7 @@ class SqlQueue:
 
     def __init__(self, url: str, *, of_metastore: bool = False) -> None:
         """Open it; `of_metastore` as `open_tables` has it."""
-        self._database = Database(url)
+        self._database = SqlDatabase(url)
         self.shown = self._database.shown
         self._tables = open_tables(self._database, of_metastore=of_metastore)
         self.schema_version = self._tables.version

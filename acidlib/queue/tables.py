@@ -46,7 +46,7 @@ from acidlib.errors import AcidError, CorruptError, RefusedError, RetryError
 from acidlib.location import Location
 from acidlib.model.requests import CompactionRequest, CompactionType, State, format_map, parse_map, split_properties
 from acidlib.model.tables import TableRef
-from acidlib.queue.database import POSTGRESQL, SQLITE, Database
+from acidlib.queue.database import POSTGRESQL, SQLITE, SqlDatabase
 
 PLACE = "PLACE"
 """The column with the key of a request's location, see `place_key`; only in tables of our own."""
@@ -325,7 +325,7 @@ class QueueTables:
     written: tuple[Table, Table, Table] | None = None
 
 
-def open_tables(database: Database, *, of_metastore: bool = False) -> QueueTables:
+def open_tables(database: SqlDatabase, *, of_metastore: bool = False) -> QueueTables:
     """Return the tables of a database; create our own where they are missing.
 
     of_metastore  it is stated to be a metastore's, and nothing is created in another one
@@ -370,7 +370,7 @@ def open_tables(database: Database, *, of_metastore: bool = False) -> QueueTable
     )
 
 
-def _own_request_table(database: Database, table: Table) -> RequestTable:
+def _own_request_table(database: SqlDatabase, table: Table) -> RequestTable:
     bounded = database.dialect != SQLITE
     lengths = {column.name: _length_of(column.type) for column in table.columns} if bounded else {}
     return RequestTable(table, limits={name: length for name, length in lengths.items() if length is not None})

@@ -26,9 +26,9 @@ from acidlib.model.results import (
     UndoResult,
 )
 from acidlib.model.status import Finding, Level, StatusDocument, TableFigures
-from acidlib.report.page import Page, status_page
+from acidlib.report.page import ReportPage, status_page
 from acidlib.report.show import blockers_text, hive_text, show_text
-from acidlib.report.text import Entry, cancellations_text, checks_text, places_text, status_text, undo_text
+from acidlib.report.text import JsonEntry, cancellations_text, checks_text, places_text, status_text, undo_text
 from acidlib.report.values import (
     EXIT_DONE,
     EXIT_HAS_ERRORS,
@@ -84,7 +84,7 @@ class Status(Result):
         """Yield the text for people."""
         yield status_text(self.document)
 
-    def page(self) -> Page:
+    def page(self) -> ReportPage:
         """Return the page for a browser."""
         return status_page(self.head, self.document)
 
@@ -189,7 +189,7 @@ class Undo(Result):
     listed, kind = "undo", UndoResult
 
     @property
-    def entries(self) -> Sequence[Entry]:
+    def entries(self) -> Sequence[JsonEntry]:
         """The undo as JSON has it, as the only entry."""
         return [plain(self.place)]
 

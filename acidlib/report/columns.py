@@ -1,4 +1,4 @@
-"""The columns of results as tables of Arrow: the fields of an entry of each list, whatever it holds."""
+"""The schemas of results as Arrow tables: a row for each entry of a list, and a column for each of its fields."""
 
 import enum
 from dataclasses import fields

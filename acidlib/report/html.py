@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from acidlib.errors import RefusedError, RetryError
-from acidlib.report.page import Page
+from acidlib.report.page import ReportPage
 from acidlib.report.text import one_line
 
 _HERE = Path(__file__).resolve().parent
@@ -47,12 +47,12 @@ def require_writable(path: Path, *, what: str) -> None:
     raise RefusedError(f"Cannot write {what} to {path}: {reason}")
 
 
-def html_of(page: Page) -> str:
+def html_of(page: ReportPage) -> str:
     """Return a page as one HTML document."""
     return _drawn(page, "page.html.j2", style=_style())
 
 
-def fragment_of(page: Page) -> str:
+def fragment_of(page: ReportPage) -> str:
     """Return a page as a part of another document, such as a notebook, which its style does not touch.
 
     Ids in it begin with the id of the run, as a notebook shows several.
@@ -83,7 +83,7 @@ def _style() -> str:
     return (_HERE / "page.css").read_text(encoding="utf-8")
 
 
-def _drawn(page: Page, template: str, *, style: str) -> str:
+def _drawn(page: ReportPage, template: str, *, style: str) -> str:
     """Return a page by a template of this folder."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup, escape

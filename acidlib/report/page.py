@@ -54,7 +54,7 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
+class PageTable:
     """A table, or a chart of bars; without rows a page leaves it out.
 
     figures  the columns that are aligned to the right
@@ -81,7 +81,7 @@ class Figure:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Page:
+class ReportPage:
     """Everything on a page beside the facts, settings and notes of its document."""
 
     head: Head
@@ -89,10 +89,10 @@ class Page:
     tone: Tone
     lead: str
     outcome: Figure | None = None
-    attention: Sequence[Table] = ()
+    attention: Sequence[PageTable] = ()
     figures: Sequence[Figure] = ()
-    charts: Sequence[Table] = ()
-    tables: Sequence[Table] = ()
+    charts: Sequence[PageTable] = ()
+    tables: Sequence[PageTable] = ()
     notes: Texts = ()
 
 
@@ -163,10 +163,10 @@ def _table(
     of: int | None = None,
     noun: str = "place",
     text: str = "",
-) -> Table:
+) -> PageTable:
     """Return a table of entries, the first of so many (`of`; None = of all)."""
     rest = 0 if of is None else of - len(entries)
-    return Table(
+    return PageTable(
         title=title,
         columns=tuple(column.title for column in columns),
         rows=list(zip(*(column.cells(entries) for column in columns), strict=True)),
@@ -194,7 +194,7 @@ class Largest(Generic[T]):
         """The largest values, the largest first."""
         return [value for _, value in self._kept]
 
-    def table(self, title: str, *columns: _Column[T], text: str = "") -> Table:
+    def table(self, title: str, *columns: _Column[T], text: str = "") -> PageTable:
         """Return a table of the largest values."""
         return _table(title, self.values, *columns, of=self.count, text=text)
 
@@ -230,7 +230,7 @@ class _Reasons:
 
     def table(
         self, title: str, *, counted: str = "Places", amount: str = "", text: str = "", tone: Tone = Tone.QUIET
-    ) -> Table:
+    ) -> PageTable:
         """Return a table of the most frequent reasons, or (if `amount` is named) those of the largest amount."""
         kinds = sorted(self._kinds.values(), key=lambda kind: (-(kind.amount if amount else kind.count), kind.text))
         counts: _Column[_Reason] = _number(counted, lambda kind: kind.count, tone=tone)
@@ -267,7 +267,7 @@ class _Bars(NamedTuple):
     figures: dict[str, float]
 
 
-def _bars(title: str, text: str, labels: str, tones: Mapping[str, Tone], rows: Sequence[_Bars]) -> Table:
+def _bars(title: str, text: str, labels: str, tones: Mapping[str, Tone], rows: Sequence[_Bars]) -> PageTable:
     """Return a chart of bars of some series, which have colours, with the labels in a column of this title."""
 
     def figure(name: str) -> Callable[[_Bars], float]:
@@ -280,7 +280,7 @@ def _bars(title: str, text: str, labels: str, tones: Mapping[str, Tone], rows: S
 
 def _histogram(
     title: str, text: str, column: str, steps: Mapping[int, str], *series: tuple[str, Counter[int], Tone]
-) -> Table:
+) -> PageTable:
     """Return a chart of the number of values from each step to the next.
 
     steps   labels by their least value; those at the ends without any value are left out
@@ -296,7 +296,7 @@ def _histogram(
     return _bars(title, text, column, tones, rows[used[0] : used[-1] + 1])
 
 
-def _deltas_chart(*series: tuple[str, Counter[int], Tone]) -> Table:
+def _deltas_chart(*series: tuple[str, Counter[int], Tone]) -> PageTable:
     steps = {0: "0", 1: "1"} | {2**n: f"{2**n} to {2 ** (n + 1) - 1}" for n in range(1, 8)} | {256: "256 or more"}
     text = "A reader merges all deltas of a place each time it reads it."
     return _histogram("Deltas per place", text, "Deltas of a place", steps, *series)
@@ -403,7 +403,7 @@ class CompactionsSummary:
         for note in entry.notes:
             self._notes.add(note, entry)
 
-    def page(self, head: RunHead, document: CompactionsDocument) -> Page:
+    def page(self, head: RunHead, document: CompactionsDocument) -> ReportPage:
         """Return the page of a document whose entries were added."""
         states = {outcome.value: count for outcome, count in document.totals.states.items()}
         verified = 0 < states["ready for cleaning"] + states["succeeded"] == self._sums["verified"]
@@ -411,7 +411,7 @@ class CompactionsSummary:
         in_common = self._why_bad if self._bad.count > _TOO_MANY_TO_READ else _Reasons()
         slow = "From the claim of a place to its publication; inside the tasks is the sum of tasks side by side."
         heaviest = self._heavy if self._heavy.count > self._slow.count else Largest[CompactionResult]()
-        return Page(
+        return ReportPage(
             head=head,
             notes=document.notes,
             headline=self._headline(document.totals.compactions, states),
@@ -505,7 +505,7 @@ class CompactionsSummary:
             )
             yield Figure("Time of all places, side by side", _precise(all_of_it), parts=parts)
 
-    def _charts(self, head: RunHead) -> Iterator[Table]:
+    def _charts(self, head: RunHead) -> Iterator[PageTable]:
         if self._before.total() >= _MIN_TO_COUNT:
             before, after = ("Places before", self._before, Tone.SECOND), ("Places after", self._after, Tone.FIRST)
             yield _deltas_chart(before, after)
@@ -516,7 +516,7 @@ class CompactionsSummary:
             if ended - began >= _SHORT_RUN:
                 yield self._under_way(began, (ended - began) / _SLICES)
 
-    def _under_way(self, began: float, width: float) -> Table:
+    def _under_way(self, began: float, width: float) -> PageTable:
         """Return a chart of the places under way at a time, on average in each slice of the run."""
         column, busy = "Time since the start", [0.0] * _SLICES
         for start, seconds in self._spans:
@@ -594,7 +594,7 @@ class InitiatorSummary:
         else:
             self._refused.add(outcome is Outcome.HELD_BACK, entry)
 
-    def page(self, head: RunHead, document: DecisionsDocument) -> Page:
+    def page(self, head: RunHead, document: DecisionsDocument) -> ReportPage:
         """Return the page of a document whose entries were added."""
         counts, totals, sums = self._counts, document.totals, self._sums
         headline = f"{counts['major'] + counts['minor']:,} of {plural(totals.looked_at, 'place')} to compact"
@@ -612,7 +612,7 @@ class InitiatorSummary:
         if self._deltas_due.total() + self._deltas_left.total() >= _MIN_TO_COUNT:
             due = ("Places to compact", self._deltas_due, Tone.FIRST)
             charts = [_deltas_chart(due, ("Places left alone", self._deltas_left, Tone.QUIET))]
-        return Page(
+        return ReportPage(
             head=head,
             notes=document.notes,
             headline=_with_counts(headline, {state: counts[state] for state in ("refused", "held back", "failed")}),
@@ -698,11 +698,11 @@ class CleanerSummary:
         if removed:
             self._freed.add(size, _Paths(place, len(removed), size))
 
-    def page(self, head: RunHead, document: CleaningsDocument) -> Page:
+    def page(self, head: RunHead, document: CleaningsDocument) -> ReportPage:
         """Return the page of a document whose entries were added."""
         states, totals = self._states, document.totals
         waits = "Obsolete paths that have to stay for now, by the reason."
-        return Page(
+        return ReportPage(
             head=head,
             notes=document.notes,
             headline=self._headline(totals),
@@ -769,7 +769,7 @@ _REQUEST_TONES = {
 }
 
 
-def status_page(head: RunHead, document: StatusDocument) -> Page:
+def status_page(head: RunHead, document: StatusDocument) -> ReportPage:
     """Return the page of a status."""
     totals, findings, tables = document.totals, document.findings, document.tables
     holders = holders_of(document.blockers)
@@ -777,7 +777,7 @@ def status_page(head: RunHead, document: StatusDocument) -> Page:
     wrong = " and ".join(plural(levels[level], level) for level in (Level.ERROR, Level.WARNING) if levels[level])
     failed = next(state.count for state in totals.requests if state.state == "failed")
     kinds = Counter(finding.trouble for finding in findings).most_common()
-    return Page(
+    return ReportPage(
         head=head,
         notes=document.notes,
         headline=f"{wrong or 'Nothing is wrong'} in {plural(len(tables), 'table')}"
@@ -899,7 +899,7 @@ def _worst(
     figure: str,
     value: Callable[[PlaceFigures], float | None],
     words: Callable[[Any], str],
-) -> Table:
+) -> PageTable:
     """Return a table of the worst places by one figure."""
     return _table(title, places, _PLACE, _number(figure, value, words, Tone.FIRST))
 
@@ -908,7 +908,7 @@ def _ratio(value: float) -> str:
     return f"{value:.2f}"
 
 
-def error_page(head: Head, error: ErrorDescription) -> Page:
+def error_page(head: Head, error: ErrorDescription) -> ReportPage:
     """Return the page of a job that ended with an error."""
     lead = f"{error.kind}: {error.message}"
-    return Page(head=head, headline="The run could not be done", tone=Tone.BAD, lead=lead)
+    return ReportPage(head=head, headline="The run could not be done", tone=Tone.BAD, lead=lead)

@@ -29,7 +29,7 @@ from acidlib.model.results import (
     Texts,
 )
 from acidlib.model.tables import TableRef
-from acidlib.report.page import CleanerSummary, CompactionsSummary, InitiatorSummary, Page
+from acidlib.report.page import CleanerSummary, CompactionsSummary, InitiatorSummary, ReportPage
 from acidlib.report.place_table import (
     GONE,
     PLANNED,
@@ -39,7 +39,15 @@ from acidlib.report.place_table import (
     place_paragraphs,
     planned_row,
 )
-from acidlib.report.text import Entry, by_state, cleaning_lines, compaction_lines, decision_lines, json_text, wrapped
+from acidlib.report.text import (
+    JsonEntry,
+    by_state,
+    cleaning_lines,
+    compaction_lines,
+    decision_lines,
+    json_text,
+    wrapped,
+)
 from acidlib.report.values import (
     EXIT_DONE,
     EXIT_NOT_DONE,
@@ -71,7 +79,7 @@ class Sums:
         return self.states.total()
 
 
-def status_of(sums: Sums) -> int:
+def exit_status_of(sums: Sums) -> int:
     """Return 3 where an entry failed or is in conflict; else 0."""
     return EXIT_SOME_FAILED if sums.states["failed"] or sums.states["conflict"] else EXIT_DONE
 
@@ -144,7 +152,7 @@ class RunResult(Result, Generic[E]):
         return places
 
     @property
-    def entries(self) -> Packed[Entry]:
+    def entries(self) -> Packed[JsonEntry]:
         """`places` as JSON has them."""
         return self.places.entries
 
@@ -162,9 +170,9 @@ class RunResult(Result, Generic[E]):
     @property
     def exit_status(self) -> int:
         """3 where an entry failed and may succeed the next time, or is in conflict; else 0."""
-        return status_of(self.sums)
+        return exit_status_of(self.sums)
 
-    def _around(self, entries: Sequence[Entry]) -> dict[str, Any]:
+    def _around(self, entries: Sequence[JsonEntry]) -> dict[str, Any]:
         """Return the document with these entries."""
         rest = {"totals": plain(self.document.totals), "notes": list(self.notes)}
         return {**plain(self.head), self.listed: entries, **rest}
@@ -207,12 +215,12 @@ class RunResult(Result, Generic[E]):
             self._show(entry, shown)
         yield from self._text(shown)
 
-    def page(self) -> Page:
+    def page(self) -> ReportPage:
         """Return the page for a browser."""
         summary: Any = self.summary()
         for entry in self.places:
             summary.add(entry)
-        page: Page = summary.page(self.head, self.document)
+        page: ReportPage = summary.page(self.head, self.document)
         return page
 
 
@@ -323,7 +331,7 @@ class Compactions(RunResult[CompactionResult]):
         """
         if self.sums.figures["unverified"]:
             return EXIT_SOME_FAILED
-        status = status_of(self.sums)
+        status = exit_status_of(self.sums)
         return EXIT_NOT_DONE if status != EXIT_DONE and self.is_named and self.sums.count == 1 else status
 
     @property

@@ -31,7 +31,7 @@ from acidlib.model.tables import TableRef
 from acidlib.model.units import PlannedAction
 from acidlib.wording import age_words, human_bytes, plural
 
-Entry = Mapping[str, Any]
+JsonEntry = Mapping[str, Any]
 """A document, or an entry of one, as JSON has it."""
 
 WIDTH = 80

@@ -19,8 +19,8 @@ import msgspec
 from acidlib.errors import RefusedError
 from acidlib.model.results import Head
 from acidlib.report.html import fragment_of, has_libraries, html_of, require_libraries, write_page
-from acidlib.report.page import Page
-from acidlib.report.text import Entry, json_text
+from acidlib.report.page import ReportPage
+from acidlib.report.text import JsonEntry, json_text
 from acidlib.wording import plural
 
 EXIT_DONE, EXIT_NOT_DONE, EXIT_SOME_FAILED = 0, 1, 3
@@ -49,7 +49,7 @@ class Packed(Sequence[T]):
     length: int
 
     @property
-    def entries(self) -> Packed[Entry]:
+    def entries(self) -> Packed[JsonEntry]:
         """The same values as JSON has them."""
         return Packed(dict[str, Any], self.compressed, self.length)
 
@@ -123,9 +123,9 @@ class Result(ABC):
     """The type of an entry."""
 
     @property
-    def entries(self) -> Sequence[Entry]:
+    def entries(self) -> Sequence[JsonEntry]:
         """The list of the document as JSON has it, an entry for each place or request; docs/json.md has its fields."""
-        entries: Sequence[Entry] = plain(getattr(self.document, self.listed))
+        entries: Sequence[JsonEntry] = plain(getattr(self.document, self.listed))
         return entries
 
     @property
@@ -151,7 +151,7 @@ class Result(ABC):
         """What is said where there was nothing to do; empty where something was done or looked at."""
         return ""
 
-    def page(self) -> Page | None:
+    def page(self) -> ReportPage | None:
         """Return the page for a browser; None for a job that has no page."""
         return None
 

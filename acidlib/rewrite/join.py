@@ -45,7 +45,7 @@ from acidlib.rewrite.output import (
     removed_on_error,
     result_of_actions,
 )
-from acidlib.rewrite.recode import copy_unchanged, group_bounds, joined
+from acidlib.rewrite.recode import copy_unchanged, group_bounds, joined_columns
 from acidlib.rows.files import InputFiles, OpenInput, memory_of, open_inputs
 from acidlib.rows.row_ids import StripeKeys
 
@@ -189,7 +189,7 @@ def _recode(writer: OrcWriter, inputs: Sequence[OpenInput], stripes: Sequence[St
     root = writer.options.root
     columns: list[EncodedColumn] = []
     for node in (replace(root, children=()), *root.children):
-        column = joined((reader.column(node, reader.stripe.rows) for reader in readers), readers)
+        column = joined_columns((reader.column(node, reader.stripe.rows) for reader in readers), readers)
         if node.column == root.column and column.present is not None:
             raise CorruptError(f"Cannot read {readers[0].where}: rows of a file without ACID columns are null")
         columns += encode_column(column, node, bounds, writer.options, timezone)

@@ -1,4 +1,4 @@
-"""A result file but for its rows: options, input stripes, bloom filters, figures, the file."""
+"""What a result file needs beside its rows: options, the stripes of its inputs, bloom filters, and its figures."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def encode_rows(
         kept = present if present is None or part.keep is None else filter_values(present, part.keep)
         structs.append(Column(kind=Kind.STRUCT, slots=len(part.keys), present=kept))
     readers = [part.stripe.file.stripe(part.stripe.number) for part in parts]
-    row = joined(structs, readers)
+    row = joined_columns(structs, readers)
     if row.present is not None and row.present.all():
         row.present = None
     value_order = order
@@ -76,7 +76,7 @@ def encode_rows(
     encoded += encode_column(row, replace(row_node, children=()), bounds, options, timezone)
     child_bounds = bounds if row.present is None else offsets_of(row.present)[bounds]
     for position in range(len(row_node.children)):
-        column = joined(
+        column = joined_columns(
             (_user_column(part, position, present) for part, present in zip(parts, row_present, strict=True)), readers
         )
         if value_order is not None:
@@ -85,7 +85,7 @@ def encode_rows(
     return encoded
 
 
-def joined(columns: Iterable[Column], stripes: Sequence[StripeReader]) -> Column:
+def joined_columns(columns: Iterable[Column], stripes: Sequence[StripeReader]) -> Column:
     """Return the slots of a column of several stripes; OverMemoryError if they take too much memory together.
 
     columns  of each stripe, decoded when they are taken

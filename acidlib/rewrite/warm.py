@@ -43,7 +43,7 @@ _KINDS = (
 )
 
 
-class Memory:
+class MemoryFile:
     """A file in memory: written to, then read from."""
 
     name = "memory"
@@ -94,7 +94,7 @@ def main() -> None:
         filters=dict.fromkeys((node.column for node in nodes), filter_size(100, 0.05)),
     )
     columns = [_column(node, position) for position, node in enumerate(nodes)]
-    memory = Memory()
+    memory = MemoryFile()
     writer = OrcWriter(memory, options)
     bounds = group_bounds(_ROWS, options)
     rows = Column(kind=Kind.STRUCT, slots=_ROWS, children=tuple(columns))

@@ -15,7 +15,7 @@ from acidlib.datafiles import DataFiles, SourceFile
 from acidlib.errors import CorruptError
 from acidlib.location import Location
 from acidlib.memory import DEFAULT_MEMORY, Memory
-from acidlib.model.units import DataFile, FileForm, Key
+from acidlib.model.units import DataFile, FileForm, RowKey
 from acidlib.orc.alignment import Alignment
 from acidlib.orc.reader import StripeReader, Tail, read_tail
 from acidlib.orc.schema import TypeNode, is_acid, row_struct, shown
@@ -109,7 +109,7 @@ class OpenInput:
         return is_acid(self.tail.root)
 
     @cached_property
-    def key_index(self) -> tuple[Key, ...] | None:
+    def key_index(self) -> tuple[RowKey, ...] | None:
         """The entries of hive.acid.key.index, as `key_index` reads them."""
         return key_index(self.tail)
 
@@ -221,7 +221,7 @@ KEY_INDEX = "hive.acid.key.index"
 """The name of the metadata entry with the last key of each stripe (Hive OrcRecordUpdater.KeyIndexBuilder)."""
 
 
-def key_index(tail: Tail) -> tuple[Key, ...] | None:
+def key_index(tail: Tail) -> tuple[RowKey, ...] | None:
     """Return the entries of hive.acid.key.index, or None when there is not one per stripe (Hive OrcRecordUpdater)."""
     text = tail.user_metadata.get(KEY_INDEX)
     if text is None:
@@ -236,7 +236,7 @@ def key_index(tail: Tail) -> tuple[Key, ...] | None:
     return tuple((entry[0], entry[1], entry[2]) for entry in entries)
 
 
-def acid_metadata(last_keys: Iterable[Key], *, inserts: int, deletes: int) -> dict[str, bytes]:
+def acid_metadata(last_keys: Iterable[RowKey], *, inserts: int, deletes: int) -> dict[str, bytes]:
     """Return the three entries that Hive's readers look for (Hive OrcRecordUpdater.KeyIndexBuilder, AcidStats)."""
     entries = "".join(f"{write_id},{bucket},{row_id};" for write_id, bucket, row_id in last_keys)
     return {

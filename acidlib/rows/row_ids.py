@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from acidlib.acid.write_ids import ListUse, ValidWriteIdList
 from acidlib.errors import CorruptError, RefusedError
-from acidlib.model.units import Key, KeyRange, decode_bucket, encode_bucket
+from acidlib.model.units import KeyRange, RowKey, decode_bucket, encode_bucket
 from acidlib.orc.columns import Longs, Mask
 from acidlib.orc.kernels.jit import kernel
 from acidlib.orc.kernels.vectors import filter_values
@@ -36,7 +36,7 @@ class Keys:
     def __len__(self) -> int:
         return len(self.write_ids)
 
-    def key(self, index: int) -> Key:
+    def key(self, index: int) -> RowKey:
         """Return one key; negative indices count from the end."""
         return int(self.write_ids[index]), int(self.buckets[index]), int(self.row_ids[index])
 
@@ -68,11 +68,11 @@ class Keys:
             _match(*self.arrays, *sought.arrays, is_match)
         return is_match
 
-    def between(self, low: Key, high: Key) -> Keys:
+    def between(self, low: RowKey, high: RowKey) -> Keys:
         """Return the keys in [low, high]; these keys must ascend."""
         return self.select(self.span(low, high))
 
-    def span(self, low: Key, high: Key) -> slice:
+    def span(self, low: RowKey, high: RowKey) -> slice:
         """Return where the keys in [low, high] are; these keys must ascend."""
         start = int(_lower_bound(*self.arrays, *low))
         end = len(self)
@@ -286,7 +286,7 @@ class StripeKeys:
         assert self._decoded is not None
         return self._decoded
 
-    def _first_synthetic(self) -> Key:
+    def _first_synthetic(self) -> RowKey:
         file = self.file.file
         first_row = file.first_row + self.file.rows_before[self.number]
         return file.write_id, encode_bucket(file.bucket, file.statement_id), first_row
@@ -401,7 +401,7 @@ class StripeKeys:
         ends = self._bounds(keep=keep)[0]
         return self._decoded_range or ends
 
-    def first_key(self) -> Key:
+    def first_key(self) -> RowKey:
         """Return the key of the stripe's first row."""
         return self._bounds(keep=False)[0][0]
 
@@ -411,7 +411,7 @@ class StripeKeys:
             return self._ranges[CURRENT - 1]
         return self._bounds(keep=True)[1]
 
-    def last_key(self) -> Key:
+    def last_key(self) -> RowKey:
         """Return the key of the stripe's last row: decoded before, or of the file's key index, or decoded now.
 
         A key-index entry counts where the file has one for each stripe and it agrees with true statistics.

@@ -17,10 +17,10 @@ from acidlib.model.results import Cancellation, Outcome
 from acidlib.ports.sql import surroundings_of
 from acidlib.queue.sql import SqlQueue
 from acidlib.runs.environment import Environment
-from acidlib.runs.open import connect, open_queue
+from acidlib.runs.open import open_metastore, open_queue
 
 
-def cancel(where: Environment, ids: Sequence[int], *, now_ms: int, dry_run: bool) -> list[Cancellation]:
+def cancel_requests(where: Environment, ids: Sequence[int], *, now_ms: int, dry_run: bool) -> list[Cancellation]:
     """Withdraw requests, or say what that would do.
 
     Where a request of our queue and one of Hive 3.1's own queue have the same number, ours is withdrawn.
@@ -29,7 +29,7 @@ def cancel(where: Environment, ids: Sequence[int], *, now_ms: int, dry_run: bool
     if not where.metastore:
         with open_queue(where) as queue:
             return _cancel_in_sql(where, queue, numbers, None, now_ms=now_ms, dry_run=dry_run)
-    with connect(where) as hms:
+    with open_metastore(where) as hms:
         if hms.calls is Generation.HIVE4:
             return _cancel_in_hive4(hms, numbers, dry_run=dry_run)
         with open_queue(where) as queue:

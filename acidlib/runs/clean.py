@@ -46,7 +46,7 @@ from acidlib.stores.store import CLAIM, STAGING_PREFIX
 from acidlib.wording import plural
 
 AnyPlace = TypeVar("AnyPlace")
-Result = TypeVar("Result")
+AnyResult = TypeVar("AnyResult")
 
 
 def run_cleaner(cleaning: Cleaning, tell: Callable[[CleaningResult], None]) -> None:
@@ -168,11 +168,11 @@ def _end(jobs: Sequence[_RequestCleaning], cleaning: Cleaning) -> None:
 def _at_places(
     cleaning: Cleaning,
     doing: str,
-    work: Callable[[AnyPlace], Result],
-    failed: Callable[[AnyPlace, AcidError], Result],
+    work: Callable[[AnyPlace], AnyResult],
+    failed: Callable[[AnyPlace, AcidError], AnyResult],
     places: Sequence[AnyPlace],
     limiter: DeleteRateLimiter,
-) -> Iterator[list[Result]]:
+) -> Iterator[list[AnyResult]]:
     """Yield the results of places, a portion of them as they come.
 
     failed  returns the result of a place where `work` hangs, or cannot be done

@@ -48,7 +48,7 @@ from acidlib.runs.plan import (
     planned,
     with_tails,
 )
-from acidlib.runs.run_queue import CompactionRun, Job, unstarted_result
+from acidlib.runs.run_queue import CompactionRun, QueuedCompaction, unstarted_result
 from acidlib.runs.verify import Verifier, result_to_verify
 from acidlib.stores.listing import list_location
 from acidlib.stores.store import Published, Stage, StagedDirectory, StagedFile, remove_uncommitted
@@ -69,7 +69,7 @@ class PlaceCompaction:
 
     def __init__(
         self,
-        job: Job,
+        queued: QueuedCompaction,
         run: CompactionRun,
         services: Services,
         backend: Backend,
@@ -78,8 +78,8 @@ class PlaceCompaction:
         ready: Callable[[], float],
         on_plan: Callable[[PlacePlan], None],
     ) -> None:
-        self.job = job
-        self.name = str(job.place.ref)
+        self.queued = queued
+        self.name = str(queued.place.ref)
         self._run = run
         self._services = services
         self._backend = backend
@@ -88,28 +88,28 @@ class PlaceCompaction:
         self._on_plan = on_plan
         self._start = 0.0
         self._so_far = replace(
-            unstarted_result(Outcome.FAILED, job.place, job.request.type, ""),
-            id=None if run.dry_run else job.request.id,
-            deltas_before=None if job.listed is None else job.listed.deltas,
+            unstarted_result(Outcome.FAILED, queued.place, queued.request.type, ""),
+            id=None if run.dry_run else queued.request.id,
+            deltas_before=None if queued.listed is None else queued.listed.deltas,
         )
         """The result as far as it is known, whose state, reason and time are those of the end."""
         self._may_be_visible = False
-        self._initiators_reason = None if run.is_named else job.request.facts.reason
-        self._no_lock_granted = job.request.facts.lock_tries >= MAX_LOCK_TRIES
+        self._initiators_reason = None if run.is_named else queued.request.facts.reason
+        self._no_lock_granted = queued.request.facts.lock_tries >= MAX_LOCK_TRIES
         """An exclusive lock for two renames was refused often enough: a major of any base needs none."""
 
     def give_back(self) -> None:
         """Give the request back; called instead of `run`."""
         if not self._run.dry_run:
             with suppress(Exception):  # a later run finds that this one is dead
-                self._backend.fence.hold(self.job.request, self.job.place).abandon()
+                self._backend.fence.hold(self.queued.request, self.queued.place).abandon()
 
     def hung(self, error: HangingError) -> CompactionResult:
         """Return the result where a step hangs; its request stays with this run until a later one finds that dead."""
         return self._ended(Outcome.FAILED, str(error))
 
     async def run(self) -> CompactionResult:
-        """Carry the job out, or plan it. Closed before its end, it gives its request and its place back."""
+        """Carry the compaction out, or plan it. Closed before its end, it gives its request and its place back."""
         self._start = self._services.clock()
         if self._run.dry_run:
             try:
@@ -117,7 +117,7 @@ class PlaceCompaction:
             except Exception as error:
                 return self._failure(error, None)
         try:
-            hold = self._backend.fence.hold(self.job.request, self.job.place)
+            hold = self._backend.fence.hold(self.queued.request, self.queued.place)
         except Exception as error:  # the request stays with this run: a later one finds that it is dead
             return self._failure(error, None)
         listed = None
@@ -149,7 +149,7 @@ class PlaceCompaction:
 
         Without a hold it ends with the plan, and with what tasks find out by reading row ids.
         """
-        services, job, verifier = self._services, self.job, self._verifier
+        services, queued, verifier = self._services, self.queued, self._verifier
         verification, share = None, verifier.share
         self._so_far = replace(self._so_far, deltas_before=listed.deltas)
         queue = self._backend.queue
@@ -169,7 +169,7 @@ class PlaceCompaction:
                 choose_inputs,
                 services.stores,
                 listed,
-                job.request.type,
+                queued.request.type,
                 minor_as_major_bytes=limit,
                 automatic=self._initiators_reason is not None,
             ),
@@ -187,7 +187,7 @@ class PlaceCompaction:
             replace(self._run.rewrite, part_bytes=part_bytes),
             services.settings,
             reason=self._reason(inputs),
-            buckets=job.request.bucket_count,
+            buckets=queued.request.bucket_count,
         )
         self._on_plan(plan)
         if hold is None:
@@ -225,10 +225,10 @@ class PlaceCompaction:
         Whether it has changed is asked before the claim, which changes the place itself. There is no publication to
         finish then, as no staging was listed.
         """
-        services, before = self._services, self.job.listed
+        services, before = self._services, self.queued.listed
         if before is not None and (before.holds_staging or not _is_unchanged(services, before)):
             before = None
-        if self.job.request.type is CompactionType.REBALANCE:
+        if self.queued.request.type is CompactionType.REBALANCE:
             before = None  # rows that were deleted before the lock was granted have to be known, or they would be back
         hold.begin()
         place = hold.place
@@ -243,7 +243,7 @@ class PlaceCompaction:
 
     def _place_to_plan(self) -> ListedPlace:
         """Return the place of a dry run; RefusedError if the publication of a dead run is to be finished there."""
-        services, place, listed = self._services, self.job.place, self.job.listed
+        services, place, listed = self._services, self.queued.place, self.queued.listed
         if listed is None:
             listed = place.listed(list_location(services.fs(place.location), place.location, missing=RefusedError))
         self._so_far = replace(self._so_far, deltas_before=listed.deltas)
@@ -433,7 +433,7 @@ class PlaceCompaction:
         state, files = result.state, None
         # a refusal before the place was listed is about the request, which may have been made for another table
         if state is not Outcome.REFUSED:
-            listed = listed or self.job.listed
+            listed = listed or self.queued.listed
         try:
             if listed is not None and state in (Outcome.REFUSED, Outcome.FAILED, Outcome.CONFLICT):
                 files = fingerprint(listed, self._services.settings)

@@ -46,9 +46,15 @@ def compactions(
     verifier = Verifier(services, release_held=run.release_held)
     places = (
         PlaceCompaction(
-            job, run, services, backend, verifier, ready=lambda: progress.ready, on_plan=hands_out or (lambda _: None)
+            queued,
+            run,
+            services,
+            backend,
+            verifier,
+            ready=lambda: progress.ready,
+            on_plan=hands_out or (lambda _: None),
         )
-        for job in queue.jobs()
+        for queued in queue.compactions()
     )
     try:
         yield from scheduler.run(places)

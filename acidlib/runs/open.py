@@ -14,7 +14,7 @@ from acidlib.errors import RefusedError
 from acidlib.execute.services import Services
 from acidlib.metastore.heartbeat import Heartbeater, heartbeat_options
 from acidlib.metastore.hms import Hms
-from acidlib.metastore.hms import connect as connect_to
+from acidlib.metastore.hms import connect_hms as connect_to
 from acidlib.metastore.options import ConnectionOptions
 from acidlib.model.requests import CompactionRequest
 from acidlib.places.place import Interpretation
@@ -47,7 +47,7 @@ def open_backend(where: Environment, services: Services, interpretation: Interpr
         with open_queue(where) as queue:
             yield directories(services, queue, interpretation)
         return
-    with connect(where) as hms, heartbeater(where, hms) as beats, metastore_database(where) as database:
+    with open_metastore(where) as hms, heartbeater(where, hms) as beats, metastore_database(where) as database:
         require_no_cleaner_of_another_catalog(hms)
         if hms.calls is Generation.HIVE4:
             hms.require_compactor_calls()
@@ -73,7 +73,7 @@ def open_cleaning(where: Environment, services: Services, options: CleanerOption
         with open_queue(where) as queue:
             yield DirectoryCleaning(services, queue, options)
         return
-    with connect(where) as hms, heartbeater(where, hms) as beats:
+    with open_metastore(where) as hms, heartbeater(where, hms) as beats:
         require_no_cleaner_of_another_catalog(hms)
         if hms.calls is Generation.HIVE4:
             hms.require_compactor_calls()
@@ -92,7 +92,7 @@ def open_undoing(where: Environment, services: Services, *, dry_run: bool) -> It
         with open_queue(where) as queue:
             yield DirectoryUndoing(services, queue)
         return
-    with connect(where) as hms, heartbeater(where, hms) as beats:
+    with open_metastore(where) as hms, heartbeater(where, hms) as beats:
         if hms.calls is Generation.HIVE4:
             raise RefusedError(NO_UNDO_IN_HIVE4)
         with open_queue(where) as queue, ExitStack() as stack:
@@ -126,7 +126,7 @@ def open_queued(where: Environment) -> Iterator[Queued]:
         with open_queue(where) as queue:
             yield Queued(requests=queue.show(), calls=OWN_QUEUE, own_queue=True)
         return
-    with connect(where) as hms:
+    with open_metastore(where) as hms:
         shown, others = hms.show_all_compactions()
         strange = tuple(f"request {row.id} for {row.ref} is {row.state}, of the "
                         f"type {row.kind}" for row in others)  # fmt: skip
@@ -183,7 +183,7 @@ def _queue_url(where: Environment) -> str:
     return with_password(where.queue_url, where.settings.site, where.secrets.password)
 
 
-def connect(where: Environment, options: ConnectionOptions | None = None) -> Hms:
+def open_metastore(where: Environment, options: ConnectionOptions | None = None) -> Hms:
     """Connect to the metastore, by other options or as the settings say; RetryError if none of its URIs answers."""
     options = options or where.connection_options()
     return connect_to(where.metastore, options, user=where.user, host=where.host, shuffle=random.shuffle)
@@ -199,7 +199,7 @@ def heartbeater(where: Environment, hms: Hms) -> Heartbeater:
     timeout = txn_timeout_seconds(hms)
     options = heartbeat_options(where.connection_options(), timeout)
     return Heartbeater(
-        lambda: connect(where, options),
+        lambda: open_metastore(where, options),
         interval_seconds=timeout / 2,
         timeout_seconds=timeout,
         # counts also while the machine is suspended, as the metastore's clock does

@@ -35,8 +35,8 @@ from acidlib.orc.schema import parse_row_type
 from acidlib.places.place import FULL, ListedPlace, Place
 from acidlib.planning.inputs import CompactionInputs, InputDirectory, Publication, Refusal, compaction_inputs
 from acidlib.planning.units import (
+    actions_of_tasks,
     compaction_units,
-    dealt_actions,
     delete_files,
     input_files,
     join_units,
@@ -52,7 +52,7 @@ from acidlib.stores.listing import flush_length
 from acidlib.stores.stores import Stores
 from acidlib.wording import human_bytes, plural
 
-Planned = TypeVar("Planned")
+AnyPlan = TypeVar("AnyPlan")
 
 Facts = Mapping[str, Any]
 """By the path of a file: how it may be joined (`JoinFacts`), or the buckets of the delete events in it."""
@@ -98,7 +98,7 @@ class Tails:
             raise LargeTailError(file) from None
 
 
-async def with_tails(stores: Stores, location: Location, plan: Callable[[Tails], Planned]) -> Planned:
+async def with_tails(stores: Stores, location: Location, plan: Callable[[Tails], AnyPlan]) -> AnyPlan:
     """Return what `plan` makes of the tails of a place, after tasks have read the large ones that it needs."""
     known: dict[str, TailFacts] = {}
     while True:
@@ -384,7 +384,7 @@ async def execute(plan: PlacePlan, staging: str | None, stores: Stores) -> tuple
     """Have the files of a plan made in a staging directory, or without one only planned."""
     units: Sequence[AnyUnit] = plan.files
     if plan.buckets is not None:
-        units = await dealt_out(plan, plan.buckets, stores) or units  # without rows the result is a major's
+        units = await new_bucket_units(plan, plan.buckets, stores) or units  # without rows the result is a major's
     results = await run_tasks(*(file_task(unit, staging, stores) for unit in units))
     first = units[0] if units else None
     if staging is not None and isinstance(first, Unit) and not any(result.path for result in results):
@@ -393,7 +393,7 @@ async def execute(plan: PlacePlan, staging: str | None, stores: Stores) -> tuple
     return tuple(results)
 
 
-async def dealt_out(plan: PlacePlan, buckets: int, stores: Stores) -> tuple[RebalanceUnit, ...]:
+async def new_bucket_units(plan: PlacePlan, buckets: int, stores: Stores) -> tuple[RebalanceUnit, ...]:
     """Return the new buckets of a rebalance, after tasks have found the runs of rows in the present ones."""
     tasks = []
     for number, unit in enumerate(plan.files):
@@ -443,7 +443,7 @@ async def _shared(whole: Task, unit: Unit, staging: str, stores: Stores) -> Unit
     planning, joining = int(whole.length * PLANNING), int(whole.length * JOINING)
     plan: BucketPlan
     (plan,) = await run_tasks(Task(partial(plan_bucket_task, unit, stores), planning, "plan parts", result_path(unit)))
-    parts = [plan.part(numbers) for numbers in dealt_actions(plan.actions, unit.settings.part_bytes)]
+    parts = [plan.part(numbers) for numbers in actions_of_tasks(plan.actions, unit.settings.part_bytes)]
     if not parts:
         (result,) = await run_tasks(whole)
         return cast("UnitResult", result)

@@ -133,7 +133,7 @@ class Budget:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class QueuedCompaction:
     """One compaction to carry out or, in a dry run, to plan.
 
     request  ours; in a dry run one that waits, or for a selected place one that was never queued (its id is 0)
@@ -202,18 +202,18 @@ class RunQueue:
         """The places that were begun and that no limit counts, as there was nothing to merge."""
         return self._budget.free
 
-    def jobs(self) -> Iterator[Job]:
+    def compactions(self) -> Iterator[QueuedCompaction]:
         """Return the compactions to carry out; each request is taken when its turn comes."""
         if self._run.is_named:
-            return self._jobs_of_selection()
+            return self._compactions_of_selection()
         if self._backend.queue.in_order:
             self.notes += self._backend.queue.warnings()
-            return self._jobs_in_queue_order()
-        return self._jobs_of_queue()
+            return self._compactions_in_queue_order()
+        return self._compactions_of_queue()
 
     # --- selected places ----------------------------------------------------------------------------------------------
 
-    def _jobs_of_selection(self) -> Iterator[Job]:
+    def _compactions_of_selection(self) -> Iterator[QueuedCompaction]:
         run, backend = self._run, self._backend
         if run.kind is CompactionType.REBALANCE and not backend.fence.can_rebalance:
             raise RefusedError(
@@ -253,7 +253,7 @@ class RunQueue:
                     self._report(outcome_of(error), listed.place, str(error))
                     continue
                 request = submitted
-            yield Job(request=request, place=listed.place, listed=listed)
+            yield QueuedCompaction(request=request, place=listed.place, listed=listed)
         signs.finish()
         if self._places > 1 and not self._fresh:
             tried = f" but {self._tried} that could not be done before, and have not changed since"
@@ -272,7 +272,7 @@ class RunQueue:
 
     # --- waiting requests ---------------------------------------------------------------------------------------------
 
-    def _jobs_of_queue(self) -> Iterator[Job]:
+    def _compactions_of_queue(self) -> Iterator[QueuedCompaction]:
         """Yield the waiting requests of a queue that lets a run choose, in the run's order."""
         run, backend = self._run, self._backend
         requests = self._with_known_place(backend.queue.waiting(run.kind))
@@ -287,9 +287,9 @@ class RunQueue:
             request = waiting[key] if run.dry_run else backend.queue.take(waiting[key])
             if request is not None:
                 listed = outcome if isinstance(outcome, ListedPlace) else None
-                yield Job(request=request, place=as_queued[key], listed=listed)
+                yield QueuedCompaction(request=request, place=as_queued[key], listed=listed)
 
-    def _jobs_in_queue_order(self) -> Iterator[Job]:
+    def _compactions_in_queue_order(self) -> Iterator[QueuedCompaction]:
         """Yield the requests of a queue that hands them out in its own order, until none waits that this run may take.
 
         They may be of either kind. A request that was given back in this run stands at the end again: on meeting it the
@@ -315,7 +315,7 @@ class RunQueue:
                 met.add(taken.ref)
                 if taken.id != request.id or isinstance(place, AcidError):
                     place = nowhere(taken)
-                yield Job(request=taken, place=place)
+                yield QueuedCompaction(request=taken, place=place)
             if run.dry_run:
                 return
 

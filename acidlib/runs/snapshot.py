@@ -37,7 +37,7 @@ from acidlib.location import S3, Location
 from acidlib.metastore.hms import Hms
 from acidlib.metastore.reading import LOCKS_PER_REQUEST, ReadTransaction, begin_read
 from acidlib.model.requests import CompactionType
-from acidlib.model.tables import Database, Partition, Table, TableColumn, TableRef, row_type
+from acidlib.model.tables import Database, MetastoreTable, Partition, TableColumn, TableRef, row_type
 from acidlib.orc.schema import hive_type
 from acidlib.places.place import FULL, INSERT_ONLY, Interpretation, Place, TableFacts
 from acidlib.planning.inputs import InputDirectory, directories_read
@@ -46,7 +46,7 @@ from acidlib.planning.units import TEXT_INPUT_FORMAT
 from acidlib.ports.catalog import tables_like
 from acidlib.ports.hive4 import MIN_HISTORY
 from acidlib.runs.environment import Environment
-from acidlib.runs.open import connect, heartbeater
+from acidlib.runs.open import heartbeater, open_metastore
 from acidlib.runs.plan import Tails, prove_full_acid, schema_file, with_logical_lengths, with_tails
 from acidlib.scan.read import read_splits, read_stream, read_table
 from acidlib.scan.splits import Scan, Split, packed, place_splits
@@ -168,7 +168,7 @@ class Snapshot:
             for group in groups
         ]
         with TaskProcesses(min(len(groups), usable_processes())) as processes:
-            for (answer,) in processes.run(tasks, group=f"the reading of {self.scan.table}"):
+            for (answer,) in processes.run_batches(tasks, group=f"the reading of {self.scan.table}"):
                 yield pa.ipc.open_stream(value_or_raise(answer)).read_all()
 
     def read(self, spark: SparkSession) -> DataFrame:
@@ -299,7 +299,7 @@ def open_snapshot(
     if lock_seconds is None:
         lock_seconds = environment.settings.integer("acidlib.read.lock.timeout") / 1000
     with ExitStack() as stack:
-        hms = stack.enter_context(connect(environment))
+        hms = stack.enter_context(open_metastore(environment))
         described = _readable(hms, table)
         scan = scan_of(
             str(described.ref),
@@ -351,7 +351,7 @@ def location_in(environment: Environment, stores: Stores, warehouse: Location, r
     raise MissingError(f"Cannot read {ref}: no ACID table in {warehouse} has such a name{meant}")
 
 
-def _readable(hms: Hms, ref: TableRef) -> Table:
+def _readable(hms: Hms, ref: TableRef) -> MetastoreTable:
     """Return a table that can be read."""
     table = hms.table(ref)
     if table is None:
@@ -378,14 +378,14 @@ class _AsOf:
     lock_words  what is locked
     """
 
-    table: Table
+    table: MetastoreTable
     txns: ValidTxnList
     write_ids: ValidWriteIdList
     partitions: tuple[str, ...] | None
     lock_words: str
 
 
-def _partitions_to_read(hms: Hms, table: Table, scan: Scan, wanted: Wanted) -> tuple[str, ...] | None:
+def _partitions_to_read(hms: Hms, table: MetastoreTable, scan: Scan, wanted: Wanted) -> tuple[str, ...] | None:
     """Return the names of the partitions that may hold wanted rows; None for a table without partitions."""
     reader = hms.reader  # refuses where it is not known
     names = hms.partition_names(table.ref) if table.partition_keys else ()
@@ -398,7 +398,7 @@ def _partitions_to_read(hms: Hms, table: Table, scan: Scan, wanted: Wanted) -> t
 def _locked(
     hms: Hms,
     read: ReadTransaction,
-    table: Table,
+    table: MetastoreTable,
     scan: Scan,
     wanted: Wanted,
     names: tuple[str, ...] | None,
@@ -653,7 +653,7 @@ def _with_tails(stores: Stores, location: Location, plan: Callable[[Tails], Item
             planned: Item = end.value
             return planned
         with TaskProcesses(1) as processes:
-            (answers,) = processes.run([[task]], group=f"the look at {task.where}")
+            (answers,) = processes.run_batches([[task]], group=f"the look at {task.where}")
 
 
 def _row_of_files(stores: Stores, table: TableRef, newest_first: Sequence[_Listed]) -> str:

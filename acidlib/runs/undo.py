@@ -33,7 +33,7 @@ from acidlib.stores.store import UNDONE
 _PUBLISHED = (State.READY_FOR_CLEANING, State.SUCCEEDED, State.FAILED)
 
 
-def undo(
+def undo_compaction(
     services: Services, undoing: Undoing, request_id: int, *, user: str, dry_run: bool, nobody_reads: bool = False
 ) -> UndoResult:
     """Undo the compaction of a request, or say what that would do; MissingError where there is no such request.

@@ -210,7 +210,7 @@ def readable_texts(array: pa.Array, kind: Kind) -> pa.Array:
     return pc.ascii_rtrim(texts, " ") if kind is Kind.CHAR else texts
 
 
-def shortened(texts: pa.Array, node: TypeNode) -> pa.Array:
+def truncated(texts: pa.Array, node: TypeNode) -> pa.Array:
     """Return texts as a VARCHAR or CHAR has them: of its length at most, the latter without blanks at the end."""
     if node.kind is Kind.STRING:
         return texts

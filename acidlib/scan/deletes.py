@@ -1,4 +1,4 @@
-"""The keys of deleted rows that a split may hold, out of its delete files; those of small files are kept for others.
+"""The keys of deleted rows of a split, read from its delete files; those of small files are kept for later splits.
 
 A place that was written to often has many small deltas and as many small delete deltas, and all splits need the latter.
 """
@@ -51,9 +51,9 @@ class DeletedKeys:
                 parts += _inside(keys, ranges)
         if large:
             parts.append(_read(tuple(large), split, files, ranges))
-        return joined(parts)
+        return joined_keys(parts)
 
-    def may_be_near(self, split: Split, files: InputFiles, ranges: Sequence[KeyRange]) -> bool:
+    def may_hold_keys(self, split: Split, files: InputFiles, ranges: Sequence[KeyRange]) -> bool:
         """Return whether keys of deleted rows may be in some ranges; of large files only statistics are read."""
         for file in split.deletes:
             keys = self._of(file, split, files)
@@ -114,7 +114,7 @@ def _inside(keys: Keys, ranges: Iterable[KeyRange]) -> list[Keys]:
     return [inside] if len(inside) else []
 
 
-def joined(parts: Sequence[Keys]) -> Keys:
+def joined_keys(parts: Sequence[Keys]) -> Keys:
     """Return strictly ascending keys as one, each key once."""
     if len(parts) < 2:
         return parts[0] if parts else Keys.empty()

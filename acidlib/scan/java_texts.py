@@ -1,4 +1,4 @@
-"""Numbers, days and times that Hive's Java classes read in texts; None for a text that they take for no value.
+"""Parsing of numbers, dates and times as Hive's Java classes do it; None for a text that they take for no value.
 
 Source: Java `Double.parseDouble`; Hive `FastHiveDecimalImpl.fastSetFromBytes`, `Date.valueOf`, `Timestamp.valueOf`.
 """

@@ -1,4 +1,4 @@
-"""Literals of a predicate, and the conditions that their comparisons with columns of all types are.
+"""Comparisons of a column with a literal, for columns of each type, as conditions on rows.
 
 A comparison means the same in Hive and in Spark, or is refused with a hint at how to write it so that it does. The
 sources: Hive's `TypeCheckProcFactory` (it turns a literal into the column's type) and `FunctionRegistry`
@@ -316,7 +316,7 @@ def floor_of(column: ColumnOf, literal: Literal) -> LiteralFloor:
 def _among_integers(column: ColumnOf, literal: Literal) -> LiteralFloor:
     value = literal.value
     if literal.kind is LiteralKind.TEXT:
-        least, most = integer_range(column.type)
+        least, most = signed_range(column.type)
         if not _INTEGER.fullmatch(value) or str(int(value)) != value or not least <= int(value) <= most:
             raise _different(column, literal, ": write a number without quotes")
         return LiteralFloor(int(value))
@@ -333,13 +333,13 @@ def _among_integers(column: ColumnOf, literal: Literal) -> LiteralFloor:
 
 def among_integers(kind: pa.DataType, floor: int, *, is_whole: bool) -> LiteralFloor:
     """Return the place of a number among those of an integer type."""
-    least, most = integer_range(kind)
+    least, most = signed_range(kind)
     if floor < least:
         return LiteralFloor(None, is_exact=False)
     return LiteralFloor(most, is_exact=False) if floor > most else LiteralFloor(floor, is_exact=is_whole)
 
 
-def integer_range(kind: pa.DataType) -> tuple[int, int]:
+def signed_range(kind: pa.DataType) -> tuple[int, int]:
     """Return the least and the greatest number of a signed integer type."""
     bits = kind.bit_width - 1
     return -(2**bits), 2**bits - 1

@@ -21,7 +21,7 @@ from acidlib.errors import RefusedError
 from acidlib.orc.columns import Mask
 from acidlib.orc.proto import Kind
 from acidlib.orc.schema import TypeNode
-from acidlib.scan.arrays import arrow_type, map_array, offsets_buffer, readable_texts, shortened, validity
+from acidlib.scan.arrays import arrow_type, map_array, offsets_buffer, readable_texts, truncated, validity
 from acidlib.scan.parquet_int96 import INT96_BYTES
 from acidlib.scan.predicate import Bounds, Predicate
 from acidlib.scan.times import JULIAN_DAY_OF_1970, gregorian_days, instants_on_clocks, moments_of_julian_days
@@ -217,7 +217,7 @@ def _array(array: pa.Array, node: TypeNode, reading: _Reading, *, is_int96: bool
         return array.cast(pa.string() if pa.types.is_large_string(own) else own).view(pa.binary())
     if kind in (Kind.STRING, Kind.CHAR, Kind.VARCHAR) and is_text:
         texts = readable_texts(array.cast(pa.string()) if pa.types.is_large_string(own) else array, Kind.STRING)
-        return shortened(texts, node)
+        return truncated(texts, node)
     if kind is Kind.DATE and pa.types.is_date32(own):
         days = np.asarray(array.view(pa.int32()).fill_null(0), dtype=np.int64)
         return _numbers(gregorian_days(days) if reading.julian else days, array, target)

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from acidlib.errors import CorruptError
-from acidlib.parquet.footer import FILE, MAGIC, SCHEMA_ELEMENT, Column, File, Group, Metadata, SchemaElement
+from acidlib.parquet.footer import FILE, MAGIC, SCHEMA_ELEMENT, ColumnChunkField, File, Group, Metadata, SchemaElement
 from acidlib.parquet.thrift_compact import DamageError, Struct, decode, encode
 
 INT96_BYTES = pa.binary(12)
@@ -51,7 +51,7 @@ def with_int96_as_bytes(metadata: pq.FileMetaData, where: str) -> pq.FileMetaDat
             )
     for group in cast("list[Struct]", file[File.ROW_GROUPS]):
         for column in cast("list[Struct]", group[Group.COLUMNS]):
-            chunk = cast(Struct, column[Column.METADATA])
+            chunk = cast(Struct, column[ColumnChunkField.METADATA])
             if chunk[Metadata.TYPE] == _INT96:
                 chunk[Metadata.TYPE] = _FIXED_LEN_BYTE_ARRAY
     changed = encode(file, _FILE)

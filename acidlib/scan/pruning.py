@@ -1,4 +1,4 @@
-"""Whole files and stripes without a row that a predicate can select, by partition keys and statistics in ORC's footers.
+"""Skipping files and stripes in which no row matches a predicate, by partition keys and statistics in ORC's footers.
 
 Statistics have no checksum, and writers differ. What is believed:
 

@@ -21,7 +21,7 @@ from acidlib.acid.write_ids import all_committed
 from acidlib.datafiles import SourceFile
 from acidlib.errors import CorruptError, RefusedError
 from acidlib.location import Location
-from acidlib.memory import barred
+from acidlib.memory import memory_limited
 from acidlib.model.text_codecs import CODECS
 from acidlib.model.units import DataFile, FileForm, KeyRange, encode_bucket
 from acidlib.orc.columns import Mask
@@ -67,7 +67,7 @@ def read_task(scan: Scan, splits: Iterable[Split], stores: Stores) -> Iterator[p
 
     It is held to the barrier of the memory where Arrow reads the files.
     """
-    with barred(stores.memory, scan.table) if scan.insert_only else nullcontext():
+    with memory_limited(stores.memory, scan.table) if scan.insert_only else nullcontext():
         yield from read_splits(scan, splits, stores)
     _freeze_what_is_loaded()
 
@@ -155,7 +155,7 @@ class SplitReader:
         """Yield the rows of some stripes of a file."""
         may_be_deleted = bool(split.deletes)
         if not opened.acid:
-            may_be_deleted = self._deleted.may_be_near(split, files, [_all_keys(split.file)])
+            may_be_deleted = self._deleted.may_hold_keys(split, files, [_all_keys(split.file)])
             if self._scan.row_ids or may_be_deleted:
                 opened = replace(opened, file=_numbered(split, files))
         stripes = [StripeKeys(opened, number) for number in numbers]

@@ -1,4 +1,4 @@
-"""The ranges of a data file that are fetched together, and a file as Arrow's Parquet reader reads it.
+"""Fetching near ranges of a data file in one large read, and a file object for Arrow's Parquet reader.
 
 A column of ORC is several streams, each of which is read by itself. As the columns are known, the ranges of their
 streams are fetched first: a store sees a few large reads, and only of bytes that are needed.
@@ -25,13 +25,15 @@ MAX_FETCHED_BYTES = 8 * MEBIBYTE
 
 _SMALL = 64 << 10
 
-Range = tuple[int, int]
+ByteRange = tuple[int, int]
 """Offset and length in bytes."""
 
 
-def joined_ranges(ranges: Iterable[Range], *, gap: int = GAP_BYTES, most: int = MAX_FETCHED_BYTES) -> list[Range]:
+def joined_ranges(
+    ranges: Iterable[ByteRange], *, gap: int = GAP_BYTES, most: int = MAX_FETCHED_BYTES
+) -> list[ByteRange]:
     """Return the reads that fetch some ranges: near ones together, up to so many bytes."""
-    reads: list[Range] = []
+    reads: list[ByteRange] = []
     for offset, length in sorted(ranges):
         if reads:
             start, size = reads[-1]
@@ -55,7 +57,7 @@ class FetchedSource:
         self._end: tuple[int, bytes] | None = None
         self._kept: list[tuple[int, bytes]] = []
 
-    def fetch(self, ranges: Iterable[Range]) -> None:
+    def fetch(self, ranges: Iterable[ByteRange]) -> None:
         """Read ranges that will be asked for, joined to large reads."""
         for offset, size in joined_ranges(ranges):
             if self._kept_range(offset, size) is None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from acidlib.acid.names import DeltaDir, Generation, Reader
-from acidlib.acid.write_ids import Range, ValidWriteIdList
+from acidlib.acid.write_ids import RangePart, ValidWriteIdList
 from acidlib.location import Location
 from acidlib.model.tables import TableColumn
 from acidlib.model.units import MEBIBYTE, ColumnMatching, DataFile, FileForm
@@ -184,7 +184,7 @@ def _all_valid(directory: InputDirectory, write_ids: ValidWriteIdList) -> bool:
     if not isinstance(name, DeltaDir):
         return True
     is_below = name.max_write_id <= write_ids.high_water_mark
-    return is_below and write_ids.range_valid(name.min_write_id, name.max_write_id) is Range.ALL
+    return is_below and write_ids.range_valid(name.min_write_id, name.max_write_id) is RangePart.ALL
 
 
 def _ranges(length: int, split_bytes: int) -> Iterator[tuple[int, int]]:

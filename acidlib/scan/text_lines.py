@@ -30,7 +30,7 @@ from acidlib.orc.columns import Bytes, Longs
 from acidlib.orc.kernels.vectors import gather_bytes
 from acidlib.orc.proto import Kind
 from acidlib.orc.schema import TypeNode
-from acidlib.scan.arrays import arrow_type, offsets_buffer, readable_texts, shortened
+from acidlib.scan.arrays import arrow_type, offsets_buffer, readable_texts, truncated
 from acidlib.scan.java_texts import JAVA_BLANKS, java_day, java_decimal, java_moment, java_real
 
 SIMPLE_SERDE = "org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe"
@@ -297,7 +297,7 @@ class TextColumns:
         is_null = pc.equal(texts, pa.scalar(self._form.null, pa.binary()))
         texts = pc.if_else(is_null, pa.scalar(None, pa.binary()), texts)
         if node.kind in _TEXTS:
-            return shortened(readable_texts(self._unescaped(texts), Kind.STRING), node)
+            return truncated(readable_texts(self._unescaped(texts), Kind.STRING), node)
         try:
             return _parsed(texts, node, self._reader)
         except RefusedError as error:

@@ -13,8 +13,8 @@ from acidlib.errors import MissingError, RefusedError, UsageError
 from acidlib.model.tables import (
     EXTERNAL_TABLE,
     VIRTUAL_VIEW,
+    MetastoreTable,
     PartitionName,
-    Table,
     TableColumn,
     matches,
     pattern_globs,
@@ -49,7 +49,7 @@ class Wanted:
     exact: bool = True
 
 
-def unreadable_reason(table: Table) -> str | None:
+def unreadable_reason(table: MetastoreTable) -> str | None:
     """Return why a table is not read here, as a whole sentence; None when it is."""
     cannot = f"Cannot read {table.ref}:"
     if table.kind == VIRTUAL_VIEW:

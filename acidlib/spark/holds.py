@@ -1,4 +1,4 @@
-"""Snapshots that are held for values whose end only a garbage collector sees: one thread looks, and releases them."""
+"""Snapshots that stay open until what reads them is garbage-collected: one thread looks, and releases their locks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LOOK_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Hold:
+class HeldSnapshot:
     """A snapshot that is held until `is_over` is true; then `release` is called once, in a thread of its own.
 
     is_over  quick, and called every few seconds; its errors count as true: a JVM that does not answer reads no more
@@ -28,11 +28,11 @@ class Holds:
 
     def __init__(self, pause: Callable[[threading.Event], object] = lambda event: event.wait(LOOK_SECONDS)) -> None:
         self._pause = pause
-        self._held: set[Hold] = set()
+        self._held: set[HeldSnapshot] = set()
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
 
-    def add(self, hold: Hold) -> None:
+    def add(self, hold: HeldSnapshot) -> None:
         """Hold a snapshot."""
         with self._lock:
             self._held.add(hold)
@@ -52,7 +52,7 @@ class Holds:
             if _is_over(hold):
                 self.release(hold)
 
-    def release(self, hold: Hold) -> None:
+    def release(self, hold: HeldSnapshot) -> None:
         """Release a snapshot now, unless that has been done."""
         with self._lock:
             if hold not in self._held:
@@ -80,7 +80,7 @@ class Holds:
                     return
 
 
-def _is_over(hold: Hold) -> bool:
+def _is_over(hold: HeldSnapshot) -> bool:
     try:
         return hold.is_over()
     except Exception:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from acidlib.errors import AcidError, ConflictError
 from acidlib.execute.spark import SessionRunner
 from acidlib.execute.spark_frame import SnapshotFrame
-from acidlib.spark.holds import OF_THIS_PROCESS, Hold
+from acidlib.spark.holds import OF_THIS_PROCESS, HeldSnapshot
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -51,7 +51,7 @@ def held_dataframe(
     return dataframe
 
 
-def _hold(snapshot: Snapshot, frame: SnapshotFrame) -> Hold:
+def _hold(snapshot: Snapshot, frame: SnapshotFrame) -> HeldSnapshot:
     def is_over() -> bool:
         try:
             snapshot.assert_held()
@@ -62,4 +62,4 @@ def _hold(snapshot: Snapshot, frame: SnapshotFrame) -> Hold:
             pass  # the metastore has not answered for a while; the transaction may still be alive
         return frame.is_unreachable()
 
-    return Hold(is_over, snapshot.close)
+    return HeldSnapshot(is_over, snapshot.close)

@@ -30,7 +30,7 @@ from acidlib.errors import AcidError, DefectError, RefusedError, RetryError
 from acidlib.execute.spark import SessionRunner, context_of, has_stopped
 from acidlib.execute.spark_frame import task_bytes
 from acidlib.scan.splits import packed
-from acidlib.spark.holds import OF_THIS_PROCESS, Hold
+from acidlib.spark.holds import OF_THIS_PROCESS, HeldSnapshot
 from acidlib.spark.source_options import FORMAT, Address, Planned, SourceOptions, source_options
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ UNSEEN_SECONDS = 600.0
 """A snapshot whose relation was never seen in a running query is held until Spark has had no job for so long."""
 
 
-def register(session: Any, open_snapshot: Callable[[SourceOptions], Snapshot]) -> None:
+def register_format(session: Any, open_snapshot: Callable[[SourceOptions], Snapshot]) -> None:
     """Give a session the format "hive_acid"; may be called again.
 
     open_snapshot  opens an exact snapshot by the options of a `load()`, in this process
@@ -113,7 +113,7 @@ class SourceServer:
         with self._lock:
             self._prepared[token] = snapshot
         OF_THIS_PROCESS.add(
-            Hold(lambda: time.monotonic() > until or has_stopped(self._context), lambda: self._forget(token))
+            HeldSnapshot(lambda: time.monotonic() > until or has_stopped(self._context), lambda: self._forget(token))
         )
         return token, snapshot.scan.schema
 
@@ -139,14 +139,14 @@ class SourceServer:
                 if (prepared := self._prepared.pop(token, None)) is not None:
                     self._hold(prepared, options, token)
                 return prepared
-            read.watch.meet_query()
+            read.watch.note_query()
         with suppress(RetryError):  # the metastore has not answered for a while; the transaction may still be alive
             read.snapshot.assert_held()
         return read.snapshot
 
     def _hold(self, snapshot: Snapshot, options: Mapping[str, str], token: str | None) -> None:
         read = ReadSnapshot(snapshot, RelationWatch(self._context, options))
-        read.watch.meet_query()
+        read.watch.note_query()
         if token is not None:
             self._read[token] = read
 
@@ -157,7 +157,7 @@ class SourceServer:
                     del self._read[token]
                 return over
 
-        OF_THIS_PROCESS.add(Hold(is_over, snapshot.close))
+        OF_THIS_PROCESS.add(HeldSnapshot(is_over, snapshot.close))
 
     def _forget(self, token: str) -> None:
         with self._lock:
@@ -191,7 +191,7 @@ class RelationWatch:
         self._watched: dict[int, Any] = {}
         self._alive = 0
 
-    def meet_query(self) -> None:
+    def note_query(self) -> None:
         """Note that a query plans to read the relation now, and watch it if the query runs already."""
         self._busy = self._clock()
         self._look()

@@ -1,4 +1,4 @@
-"""What a `load()` of the format "hive_acid" asks of the driver's thread, and what it is given."""
+"""The options of a `load()` of the format "hive_acid", and the planned snapshot with which the driver answers."""
 
 from __future__ import annotations
 

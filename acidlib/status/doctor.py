@@ -21,7 +21,7 @@ import acidlib
 from acidlib.acid.names import Calls, Generation, Reader
 from acidlib.errors import AcidError, ConflictError, RefusedError, RetryError
 from acidlib.execute.answers import value_or_raise
-from acidlib.execute.executors import LOOKS, difference_of, has_compiled_kernels, look_around
+from acidlib.execute.executors import LOOKS, describe_executor, difference_of, has_compiled_kernels
 from acidlib.execute.task import Runner, Task
 from acidlib.location import S3, Location
 from acidlib.metastore.hms import Hms
@@ -29,7 +29,7 @@ from acidlib.metastore.transactions import TxnType
 from acidlib.model.results import Check
 from acidlib.model.results import CheckState as State
 from acidlib.runs.environment import Environment
-from acidlib.runs.open import connect, open_queue
+from acidlib.runs.open import open_metastore, open_queue
 from acidlib.stores.stores import Stores
 
 WAREHOUSE = "metastore.warehouse.dir"
@@ -81,7 +81,7 @@ def checks(
         yield from (Check(name, State.UNCHECKED, reason) for name in ("metastore", "Hive's compactor", "clock"))
     else:
         try:
-            with connect(environment) as hms:
+            with open_metastore(environment) as hms:
                 calls = hms.calls
                 yield metastore_check(hms, environment.metastore)
                 yield _or_unchecked("Hive's compactor", lambda: compactor_check(hms))
@@ -135,12 +135,12 @@ def spark_check() -> Check:
 def executors_check(session: Callable[[], Runner], master: Callable[[], str]) -> Check:
     """Compare the machines of tasks with the driver."""
     try:
-        tasks = [[Task(look_around, 0)] for _ in range(LOOKS)]
-        executors = [value_or_raise(answer) for (answer,) in session().run(tasks, group="acidlib doctor")]
+        tasks = [[Task(describe_executor, 0)] for _ in range(LOOKS)]
+        executors = [value_or_raise(answer) for (answer,) in session().run_batches(tasks, group="acidlib doctor")]
     except AcidError as error:
         advice = "--executor-memory, --archives and the like stand before `doctor`; docs/clusters.md has what they need"
         return Check("executors", State.WRONG, str(error), advice)
-    driver = look_around("")
+    driver = describe_executor("")
     if (difference := difference_of(executors, driver)) is not None:
         advice = "give them the environment of the driver: an archive of `acidlib pack`, or the same installation"
         return Check("executors", State.WRONG, difference, advice)

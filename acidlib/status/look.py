@@ -32,13 +32,13 @@ from acidlib.planning.health import (
     Limits,
     ListedFigures,
     StatusSnapshot,
-    status_of,
+    status_document,
 )
 from acidlib.planning.initiate import ABORTS_BY_CLEANER, decide, switched_off_reason, wrong_kind_reason
 from acidlib.planning.stated_write_ids import StatedWriteIds
 from acidlib.ports.catalog import Catalog
 from acidlib.ports.directories import select_places
-from acidlib.ports.hive3 import concerns
+from acidlib.ports.hive3 import may_read
 from acidlib.ports.hive4_cleaning import CLEANER_ON
 from acidlib.ports.sql import is_known_dead
 from acidlib.report.show import initiator_of
@@ -52,7 +52,7 @@ _AT_WORK = (State.INITIATED, State.WORKING)
 _ALL = Interpretation(write_ids=StatedWriteIds(everything=True))
 
 
-def look(
+def read_status(
     where: Environment, services: Services, selection: Selection, interpretation: Interpretation, *, most_places: int
 ) -> StatusDocument:
     """Return the status of all selected tables, with notes.
@@ -102,7 +102,7 @@ def look(
         by_location=hms is None,
         calls=queued.calls,
     )
-    return replace(status_of(seen, limits_of(services.settings)), notes=tuple(notes))
+    return replace(status_document(seen, limits_of(services.settings)), notes=tuple(notes))
 
 
 def limits_of(settings: Settings) -> Limits:
@@ -154,7 +154,7 @@ def blockers(
         holders += [
             ("lock", lock.lock_id, lock.user, lock.host, lock.acquired_ms)
             for lock in locks
-            if concerns(lock, row.ref) and (newest is None or lock.lock_id <= newest.lock)
+            if may_read(lock, row.ref) and (newest is None or lock.lock_id <= newest.lock)
         ]
         blocking += [
             CleaningBlocker(

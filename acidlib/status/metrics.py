@@ -77,14 +77,14 @@ def write_metrics(look: Look, path: str) -> None:
         raise RetryError(f"Cannot write the metrics to {path}: {error.strerror or error}") from error
 
 
-Figure = Callable[[TableFigures], float | None]
+FigureOf = Callable[[TableFigures], float | None]
 
 
-def _totals(value: Figure) -> Callable[[Look], Iterable[Sample]]:
+def _totals(value: FigureOf) -> Callable[[Look], Iterable[Sample]]:
     return lambda look: [((), value(look.status.totals))]
 
 
-def _each_table(value: Figure) -> Callable[[Look], Iterable[Sample]]:
+def _each_table(value: FigureOf) -> Callable[[Look], Iterable[Sample]]:
     return lambda look: [((table.database or "", table.table or ""), value(table)) for table in look.status.tables]
 
 

@@ -116,7 +116,7 @@ def remove_paths(
                 item = replace(item, moved_to=to_trash(path))
             elif is_seen:
                 unique = f"{claim.token}-{len(hidden)}"
-                name = store.take_out_of_sight(location, path, unique, identity=item.identity)
+                name = store.hide(location, path, unique, identity=item.identity)
             if name is not None:
                 hidden[path] = name
             elif to_trash is None:

@@ -134,7 +134,7 @@ class Claim(ABC):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Holder:
+class ClaimOwner:
     """The owner of the claim on a place; `start` is in seconds since the epoch, `is_stale`: it counts as dead."""
 
     owner: str
@@ -143,7 +143,7 @@ class Holder:
     is_stale: bool
 
 
-def instant(seconds: float) -> str:
+def utc_time(seconds: float) -> str:
     """Return seconds since the epoch as a date and time in UTC."""
     try:
         return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
@@ -320,7 +320,7 @@ class Store(ABC):
         """
 
     @abstractmethod
-    def holder(self, location: Location, *, now: float) -> Holder | None:
+    def holder(self, location: Location, *, now: float) -> ClaimOwner | None:
         """Return the holder of the claim on a place, alive or not; None without one."""
 
     @abstractmethod
@@ -369,7 +369,7 @@ class Store(ABC):
         """Return where the trash is, in words; RefusedError as for `trash`. Makes nothing."""
         raise RefusedError(f"Cannot move aside in {location}: {_NO_TRASH}")
 
-    def take_out_of_sight(
+    def hide(
         self,
         location: Location,  # noqa: ARG002 - for those who rename, as all of them
         relative: str,  # noqa: ARG002

@@ -143,7 +143,7 @@ def _failures(path: str) -> Iterator[None]:
         raise CorruptError(f"Cannot verify {path}: pyorc cannot read it: {type(error).__name__}: {error}") from error
 
 
-def row_type(files: DataFiles, location: Location, file: DataFile) -> ColumnType:
+def file_row_type(files: DataFiles, location: Location, file: DataFile) -> ColumnType:
     """Return the type of a file's rows."""
     with open_orc(files, location, file) as orc:
         return orc.row

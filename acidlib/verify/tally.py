@@ -19,7 +19,7 @@ from acidlib.errors import CorruptError
 from acidlib.location import Location
 from acidlib.model.units import ColumnMatching, DataFile, JoinWay
 from acidlib.verify.columns import EMPTY_ROW, parse_type, row_reader
-from acidlib.verify.files import OrcRows, digest, lines, open_orc, parquet_rows, row_type
+from acidlib.verify.files import OrcRows, digest, file_row_type, lines, open_orc, parquet_rows
 
 _MASK = (1 << 64) - 1
 _INSERT, _DELETE = 0, 2
@@ -72,7 +72,7 @@ def count_and_sum(values: Iterable[Any]) -> tuple[int, int]:
 
 
 _Event = tuple[int, int, int, int, int, Any]
-Key = tuple[int, int]
+RowIdPrefix = tuple[int, int]
 """Write id and bucket property of a row, the first two parts of its id."""
 
 
@@ -165,9 +165,9 @@ def _visible(view: BucketView, files: tuple[DataFile, ...]) -> Iterator[tuple[Da
             yield file, everything if file.directory in view.results else listed
 
 
-def _deletes(view: BucketView, files: DataFiles) -> tuple[dict[Key, set[int]], Tally]:
+def _deletes(view: BucketView, files: DataFiles) -> tuple[dict[RowIdPrefix, set[int]], Tally]:
     """Return the row ids of the deleted rows by key, or the tally of the delete events, each counted once."""
-    deleted: dict[Key, set[int]] = {}
+    deleted: dict[RowIdPrefix, set[int]] = {}
     events: set[tuple[int, int, int, int]] = set()
     for file, is_valid in _visible(view, view.deletes):
         with open_orc(files, view.location, file) as orc:
@@ -186,12 +186,12 @@ def _deletes(view: BucketView, files: DataFiles) -> tuple[dict[Key, set[int]], T
     return deleted, Tally(events=count, event_sum=total)
 
 
-def _rows(view: BucketView, files: DataFiles, deleted: dict[Key, set[int]]) -> Iterator[Any]:
+def _rows(view: BucketView, files: DataFiles, deleted: dict[RowIdPrefix, set[int]]) -> Iterator[Any]:
     """Yield the rows of a view as its table has them, with their ids; renumbered rows with their write id alone."""
     if view.columns is not None:
         table = parse_type(view.columns)
     else:
-        table = EMPTY_ROW if view.schema is None else row_type(files, view.location, view.schema)
+        table = EMPTY_ROW if view.schema is None else file_row_type(files, view.location, view.schema)
     before: dict[str, int] = {}
     for file, is_valid in _visible(view, view.files):
         with open_orc(files, view.location, file) as orc:

@@ -48,7 +48,7 @@ class _Processes:
     def start(self) -> None:
         """It is here."""
 
-    def run(self, batches: Sequence[Sequence[Task]], *, group: str) -> list[list[Any]]:
+    def run_batches(self, batches: Sequence[Sequence[Task]], *, group: str) -> list[list[Any]]:
         del group
         return list(self._pool.map(_attempts, batches))
 

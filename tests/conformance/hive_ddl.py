@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from acidlib.model.tables import Storage, Table, TableColumn, TableRef, row_type
+from acidlib.model.tables import MetastoreTable, Storage, TableColumn, TableRef, row_type
 
 _ADD = r"alter table {} add columns \("
 _CHANGE = r"alter table {} change column (\w+) (\w+) ([^;]+);"
 
 
-def table_of(folder: Path) -> Table:
+def table_of(folder: Path) -> MetastoreTable:
     """The table of a fixture, its columns as the statements of `ddl.sql` left them."""
     text, name = (folder / "ddl.sql").read_text(), folder.name
     (create,) = re.finditer(rf"create table {name}\(", text, re.IGNORECASE)
@@ -24,7 +24,7 @@ def table_of(folder: Path) -> Table:
         old, new, kind = change.groups()
         columns = [TableColumn(name=new, type=kind) if column.name == old else column for column in columns]
     storage = Storage(location=str(folder), columns=tuple(columns))
-    return Table(ref=TableRef("default", name), kind="MANAGED_TABLE", owner=None, created=0, storage=storage)
+    return MetastoreTable(ref=TableRef("default", name), kind="MANAGED_TABLE", owner=None, created=0, storage=storage)
 
 
 def row_type_of(folder: Path) -> str:

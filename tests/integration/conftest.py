@@ -23,7 +23,7 @@ from store_tables import StoreTables
 
 from acidlib.acid.names import Generation
 from acidlib.execute.spark import SparkRunner
-from acidlib.metastore.hms import connect
+from acidlib.metastore.hms import connect_hms
 from acidlib.metastore.options import ConnectionOptions, KerberosLogin, Protection
 from acidlib.metastore.transactions import TxnType
 from integration.harness import AROUND, Jobs, use_runner
@@ -308,7 +308,7 @@ def empty(metastore: Metastore) -> None:
     url = metastore.database_url.replace("+psycopg", "")
     hive4 = metastore.generation is Generation.HIVE4
     with (
-        connect([metastore.uri], ConnectionOptions(), user="tests", host="localhost") as hms,
+        connect_hms([metastore.uri], ConnectionOptions(), user="tests", host="localhost") as hms,
         psycopg.connect(url, autocommit=True) as database,
     ):
         writes = Writes(metastore.uri, metastore.generation.value)

@@ -24,7 +24,7 @@ from servers.metastore import Metastore
 from servers.sql import Row, Session
 
 import acidlib
-from acidlib.metastore.hms import connect
+from acidlib.metastore.hms import connect_hms
 from acidlib.metastore.options import ConnectionOptions
 from acidlib.model.tables import TableRef
 from integration.conftest import HIVE_POOL
@@ -167,7 +167,7 @@ class Course:
         self._hiveserver = hiveserver
         self._jobs = jobs
         self._cases = cases
-        self._hms = connect([metastore.uri], ConnectionOptions(), user="tests", host="localhost")
+        self._hms = connect_hms([metastore.uri], ConnectionOptions(), user="tests", host="localhost")
         self._writes = Writes(metastore.uri, metastore.generation.value)
         self._copier = Copier(self._hms, self._writes)
         self._lanes = Lanes(hiveserver.hive, SESSIONS, SESSION_SETTINGS)

@@ -26,7 +26,7 @@ from thriftpy2.rpc import make_client
 
 from acidlib.acid.names import Generation
 from acidlib.metastore.connection import interface
-from acidlib.metastore.hms import Hms, connect
+from acidlib.metastore.hms import Hms, connect_hms
 from acidlib.metastore.options import CATALOG, ConnectionOptions
 from acidlib.metastore.transactions import LockState, TxnType
 from acidlib.model.requests import CompactionRequest, CompactionType, State
@@ -112,7 +112,9 @@ class Lake:
         self.database = database
         self.hive = hive
         self._opened: list[int] = []
-        self.hms: Hms = connect((metastore.uri,), ConnectionOptions(catalog=catalog), user="tester", host="testhost")
+        self.hms: Hms = connect_hms(
+            (metastore.uri,), ConnectionOptions(catalog=catalog), user="tester", host="testhost"
+        )
         self.writes = Writes(metastore.uri, metastore.generation.value, None if catalog == CATALOG else catalog)
         parts = urlsplit(metastore.uri)
         self.raw: Any = make_client(interface().Metastore, parts.hostname, parts.port, timeout=120_000)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from acidlib.errors import RefusedError, RetryError
-from acidlib.metastore.hms import Hms, connect
+from acidlib.metastore.hms import Hms, connect_hms
 from acidlib.metastore.options import ConnectionOptions, KerberosLogin, Protection, SaslOptions
 
 
@@ -29,7 +29,7 @@ def sasl(login: KerberosLogin, *protection: Protection) -> SaslOptions:
 
 def reach(uri: str, options: SaslOptions | None) -> Hms:
     quick = ConnectionOptions(connect_timeout_seconds=30, attempts=1, sasl=options)
-    return connect([uri], quick, user="tester", host="here", sleep=lambda _seconds: None)
+    return connect_hms([uri], quick, user="tester", host="here", sleep=lambda _seconds: None)
 
 
 def refusal(uri: str, options: SaslOptions | None) -> str:

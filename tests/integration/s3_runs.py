@@ -19,7 +19,7 @@ from acidlib.stores.s3 import store as completing
 from acidlib.stores.s3.client import Bucket
 from acidlib.stores.s3.files import S3DataFiles, S3FileSystem
 from acidlib.stores.s3.store import PROBED, S3Claim, S3Stage, S3Store, remove_staging, staging_records
-from acidlib.stores.store import STALE_SECONDS, Holder, StagedDirectory, StagedFile
+from acidlib.stores.store import STALE_SECONDS, ClaimOwner, StagedDirectory, StagedFile
 
 INPUTS = ("delta_0000001_0000001_0000", "delta_0000005_0000005_0000")
 CLAIM = "_acidlib_claim"
@@ -117,7 +117,7 @@ class Steps:
         """Claims, where a claim counts as stale after so many seconds."""
         return S3Store(self.bucket, stale_seconds=stale_seconds).claim(location, **more)
 
-    def holder(self, location: Any) -> Holder | None:
+    def holder(self, location: Any) -> ClaimOwner | None:
         """Who holds the claim."""
         return self.store.holder(location, now=0.0)
 

@@ -27,7 +27,7 @@ from store_tables import StoreTables
 
 from acidlib.errors import ConflictError
 from acidlib.location import LOCAL, S3, Location, parse_location
-from acidlib.metastore.hms import Hms, connect
+from acidlib.metastore.hms import Hms, connect_hms
 from acidlib.metastore.options import ConnectionOptions
 from acidlib.metastore.transactions import TxnType
 from acidlib.model.requests import State
@@ -74,7 +74,7 @@ def abort(day: Day, metastore: Metastore) -> None:
 @contextmanager
 def connection(metastore: Metastore) -> Iterator[Hms]:
     """To the metastore."""
-    with connect((metastore.uri,), ConnectionOptions(), user="day", host="testhost") as hms:
+    with connect_hms((metastore.uri,), ConnectionOptions(), user="day", host="testhost") as hms:
         yield hms
 
 

@@ -21,7 +21,7 @@ from servers.s3_proxy import Relay
 from servers.sql import Session
 
 from acidlib.location import HDFS, S3, Location, parse_location
-from acidlib.metastore.hms import connect
+from acidlib.metastore.hms import connect_hms
 from acidlib.metastore.options import ConnectionOptions
 from acidlib.model.tables import TableRef
 from integration.harness import AROUND
@@ -96,7 +96,7 @@ class Reader:
 
     def judged(self) -> list[ACID_ROW]:
         """By files."""
-        with connect([self.metastore.uri], ConnectionOptions(), user="tests", host="localhost") as hms:
+        with connect_hms([self.metastore.uri], ConnectionOptions(), user="tests", host="localhost") as hms:
             txns = hms.open_txns()
             key = TableRef(DATABASE, self.table.partition(".")[2])
             write_ids = hms.valid_write_ids([key], txns)[key].format()

@@ -27,7 +27,7 @@ from servers.metastore import SERVICE, Metastore
 from acidlib.acid.names import Generation
 from acidlib.errors import RefusedError
 from acidlib.execute.task import Task
-from acidlib.metastore.hms import Hms, connect
+from acidlib.metastore.hms import Hms, connect_hms
 from acidlib.metastore.options import (
     ConnectionOptions,
     HttpOptions,
@@ -190,11 +190,11 @@ def test_a_login_over_tls(servers: Servers, realm: Kdc, anna: KerberosLogin, tmp
             "acidlib.metastore.ca.file": str(store.with_name("ca.pem")),
         }
         options = options_from_settings(settings, secrets=JavaSecrets(), login=anna)
-        with connect([uri], options, user="tester", host="here") as hms:
+        with connect_hms([uri], options, user="tester", host="here") as hms:
             hms.abort_txn(hms.open_txn(TxnType.DEFAULT, "over TLS"), TxnType.DEFAULT)
             assert _protection_of(hms) is Protection.AUTHENTICATION
         with pytest.raises(RefusedError, match=r"the server does not speak SASL$"):
-            connect([uri], replace(options, tls=None, attempts=1), user="tester", host="here")
+            connect_hms([uri], replace(options, tls=None, attempts=1), user="tester", host="here")
 
 
 def test_a_job_logs_in_as_spark_was_told(
@@ -303,19 +303,19 @@ def test_http_behind_a_gateway_that_asks_for_kerberos(
     with servers.metastore(Generation.HIVE4, realm=realm, properties=settings) as made:
         # the metastore itself asks for nothing, though it has a realm
         options = ConnectionOptions(connect_timeout_seconds=30, attempts=1, http=HttpOptions(login=anna))
-        with connect([made.uri], options, user="anna", host="here", sleep=time.sleep) as hms:
+        with connect_hms([made.uri], options, user="anna", host="here", sleep=time.sleep) as hms:
             assert "default" in hms.database_names()
         gateway = Gateway(made, realm.keytab("HTTP/localhost"))
         thread = threading.Thread(target=gateway.serve_forever)
         thread.start()
         uri = f"http://localhost:{gateway.server_port}"
         try:
-            with connect([uri], options, user="anna", host="here", sleep=time.sleep) as hms:
+            with connect_hms([uri], options, user="anna", host="here", sleep=time.sleep) as hms:
                 hms.abort_txn(hms.open_txn(TxnType.DEFAULT, "gateway"), TxnType.DEFAULT)
             assert set(gateway.users) == {f"anna@{realm.realm}"}
             told = rf"^Cannot use the metastore {uri}: it demands Kerberos, and there is no ticket; run kinit"
             with pytest.raises(RefusedError, match=told):
-                connect([uri], replace(options, http=HttpOptions(login=KerberosLogin())), user="x", host="here")
+                connect_hms([uri], replace(options, http=HttpOptions(login=KerberosLogin())), user="x", host="here")
         finally:
             gateway.shutdown()
             gateway.server_close()
@@ -329,9 +329,9 @@ class SlowRunner(LocalRunner):
         super().__init__(lambda: uuid.uuid4().hex)
         self._seconds = seconds
 
-    def run(self, batches: Sequence[Sequence[Task]], *, group: str) -> list[list[Any]]:
+    def run_batches(self, batches: Sequence[Sequence[Task]], *, group: str) -> list[list[Any]]:
         time.sleep(self._seconds)
-        return super().run(batches, group=group)
+        return super().run_batches(batches, group=group)
 
 
 @pytest.mark.skipif(not LONG, reason="takes longer than a ticket lives")

@@ -20,7 +20,7 @@ from servers.settings import write_site
 
 from acidlib.acid.names import Generation
 from acidlib.errors import RefusedError, RetryError, UnknownOutcomeError
-from acidlib.metastore.hms import Hms, connect
+from acidlib.metastore.hms import Hms, connect_hms
 from acidlib.metastore.options import ConnectionOptions, KerberosLogin, Protection
 from acidlib.metastore.transactions import TxnType
 from acidlib.metastore.transport import SocketTransport
@@ -46,13 +46,13 @@ def wire(with_kerberos: dict[Generation, Metastore]) -> Iterator[Wire]:
 @pytest.fixture
 def beside(hive4_metastore: Metastore) -> Iterator[Hms]:
     """Another way to the same transactions, by which is seen what was done."""
-    with connect([hive4_metastore.uri], PATIENT, user="tester", host="here", sleep=lambda _seconds: None) as hms:
+    with connect_hms([hive4_metastore.uri], PATIENT, user="tester", host="here", sleep=lambda _seconds: None) as hms:
         yield hms
 
 
 def reach(wire: Wire, login: KerberosLogin, protection: Protection, options: ConnectionOptions = PATIENT) -> Hms:
     given = replace(options, sasl=sasl(login, protection))
-    return connect([wire.uri], given, user="tester", host="here", sleep=lambda _seconds: None)
+    return connect_hms([wire.uri], given, user="tester", host="here", sleep=lambda _seconds: None)
 
 
 def line_of(error: BaseException) -> str:

@@ -42,7 +42,7 @@ def test_the_bad_ones_are_told_and_the_rest_is_done(
     begun = PlaceCompaction.run
 
     def steps(compaction):
-        place = compaction.job.place
+        place = compaction.queued.place
         if place.ref.partition in dropped:
             shutil.rmtree(str(place.location))  # after it was listed
         return begun(compaction)
@@ -120,10 +120,10 @@ def test_when_spark_has_ended_no_place_fails_for_it(
     jobs.good("initiator", *places.asked, *OVER)
 
     class Ending(ThreadRunner):
-        def run(self, batches, *, group):
+        def run_batches(self, batches, *, group):
             if len(self.jobs) + 1 >= first:
                 raise SparkEndedError(f"Cannot run {group}: Spark has ended")
-            return super().run(batches, group=group)
+            return super().run_batches(batches, group=group)
 
     with monkeypatch.context() as patch:
         use_runner(patch, Ending())
@@ -158,10 +158,10 @@ def test_a_history_that_cannot_be_purged_hides_no_result(
         raise RetryError(why)
 
     class Ending(ThreadRunner):
-        def run(self, batches, *, group):
+        def run_batches(self, batches, *, group):
             if ends and "p=01" in group:
                 raise SparkEndedError(f"Cannot run {group}: Spark has ended")
-            return super().run(batches, group=group)
+            return super().run_batches(batches, group=group)
 
     monkeypatch.setattr(SqlRequests, "purge_history", purge)
     use_runner(monkeypatch, Ending())

@@ -30,7 +30,7 @@ from acidlib.acid.names import Generation
 from acidlib.errors import ConflictError, RetryError
 from acidlib.metastore import holding
 from acidlib.metastore.heartbeat import Heartbeater, heartbeat_options
-from acidlib.metastore.hms import Hms, connect
+from acidlib.metastore.hms import Hms, connect_hms
 from acidlib.metastore.holding import begin_compaction, lock_place, publication_lock, release_dead_locks
 from acidlib.metastore.options import ConnectionOptions
 from acidlib.metastore.transactions import HeldLock
@@ -45,7 +45,7 @@ HIVE4 = pytest.mark.parametrize("metastore", [Generation.HIVE4], indirect=True, 
 
 
 def connected(metastore: Metastore, user: str = "etl", host: str = "host1") -> Hms:
-    return connect([metastore.uri], ConnectionOptions(timeout_seconds=60), user=user, host=host)
+    return connect_hms([metastore.uri], ConnectionOptions(timeout_seconds=60), user=user, host=host)
 
 
 @contextmanager
@@ -53,7 +53,7 @@ def heartbeats(metastore: Metastore, timeout_seconds: float = TIMEOUT) -> Iterat
     """Heartbeats that come often enough for tests to see one."""
     options = heartbeat_options(ConnectionOptions(), timeout_seconds)
     with Heartbeater(
-        lambda: connect([metastore.uri], options, user="etl", host="host1"),
+        lambda: connect_hms([metastore.uri], options, user="etl", host="host1"),
         interval_seconds=min(0.2, timeout_seconds / 2),
         timeout_seconds=timeout_seconds,
         clock=time.monotonic,
@@ -158,9 +158,9 @@ def short(request: pytest.FixtureRequest) -> Metastore:
 def hold_and_wait(uri: str, ready: Connection) -> None:
     """A compactor that holds a place and an exclusive lock on a table, and never lets go."""
     options = heartbeat_options(ConnectionOptions(), SHORT)
-    hms = connect([uri], ConnectionOptions(), user="killed", host="host9")
+    hms = connect_hms([uri], ConnectionOptions(), user="killed", host="host9")
     with Heartbeater(
-        lambda: connect([uri], options, user="killed", host="host9"),
+        lambda: connect_hms([uri], options, user="killed", host="host9"),
         interval_seconds=SHORT / 4,
         timeout_seconds=SHORT,
         clock=time.monotonic,

@@ -21,7 +21,7 @@ from acidlib.errors import ConflictError, RefusedError, RetryError
 from acidlib.metastore import connection
 from acidlib.metastore.compactions import OF_A_COMPACTOR
 from acidlib.metastore.connection import interface
-from acidlib.metastore.hms import Hms, connect
+from acidlib.metastore.hms import Hms, connect_hms
 from acidlib.metastore.options import ConnectionOptions
 from acidlib.metastore.transactions import LockComponent, LockState, LockType, OpenTxn, TxnType
 from acidlib.metastore.transport import ConnectionLost
@@ -57,7 +57,7 @@ def metastore(request: pytest.FixtureRequest) -> Metastore:
 
 @pytest.fixture(scope="module")
 def hms(metastore: Metastore) -> Iterator[Hms]:
-    with connect([metastore.uri], ConnectionOptions(attempts=2), user="tester", host="here") as found:
+    with connect_hms([metastore.uri], ConnectionOptions(attempts=2), user="tester", host="here") as found:
         yield found
 
 
@@ -125,7 +125,7 @@ def test_the_generation_is_found_by_asking(metastore: Metastore, hms: Hms) -> No
 
 @HIVE3_AND_4
 def test_a_connection_that_was_closed_is_opened_again(metastore: Metastore, hms: Hms) -> None:
-    with connect([metastore.uri], ConnectionOptions(attempts=2), user="tester", host="here") as second:
+    with connect_hms([metastore.uri], ConnectionOptions(attempts=2), user="tester", host="here") as second:
         assert second.calls is hms.calls
         second.close()
         assert "default" in second.database_names()

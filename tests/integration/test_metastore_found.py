@@ -25,7 +25,7 @@ from servers.zookeeper import ZooKeeper, ensemble
 from acidlib.acid.names import Generation
 from acidlib.errors import RefusedError, RetryError
 from acidlib.metastore.connection import Effect, effect_of
-from acidlib.metastore.hms import Hms, connect, registered
+from acidlib.metastore.hms import Hms, connect_hms, registered
 from acidlib.metastore.options import ConnectionOptions, HttpOptions, TlsOptions, parse_endpoints
 from acidlib.metastore.transactions import TxnType
 from acidlib.model.tables import TableRef
@@ -93,7 +93,7 @@ def service(jobs: Jobs, http_metastore: Metastore, monkeypatch: pytest.MonkeyPat
 
 def reach(metastore: Metastore, http: HttpOptions | None = OPTIONS, tls: TlsOptions | None = None) -> Hms:
     options = ConnectionOptions(connect_timeout_seconds=5, attempts=1, http=http, tls=tls)
-    return connect([metastore.uri], options, user="tester", host="here", sleep=lambda _seconds: None)
+    return connect_hms([metastore.uri], options, user="tester", host="here", sleep=lambda _seconds: None)
 
 
 def test_who_is_let_in(http_metastore: Metastore, hive4_metastore: Metastore) -> None:
@@ -167,7 +167,7 @@ def test_a_token_over_tls(
         assert service("show_compactions").status == 0
         http = replace(OPTIONS, token=os.environ["HMS_JWT"], https=TlsOptions(ca_file=str(store.with_name("ca.pem"))))
         by_its_uri = [metastore.uri.replace("thrift", "https")]
-        with connect(by_its_uri, ConnectionOptions(attempts=1, http=http), user="nobody", host="here") as hms:
+        with connect_hms(by_its_uri, ConnectionOptions(attempts=1, http=http), user="nobody", host="here") as hms:
             assert hms.calls is Generation.HIVE4
         told = f"error: Cannot use the metastore {metastore.uri}: it does not let us in: 401 Unauthorized"
         for wrong in (token(key, time.time() - 600), token(rsa.generate_private_key(65537, 2048), time.time() + 600)):

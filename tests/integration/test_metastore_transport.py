@@ -20,7 +20,7 @@ from servers.process import free_port
 from acidlib.acid.names import Generation
 from acidlib.errors import RefusedError, RetryError
 from acidlib.execute.spark import hadoop_in_jvm
-from acidlib.metastore.hms import Hms, connect
+from acidlib.metastore.hms import Hms, connect_hms
 from acidlib.metastore.options import ConnectionOptions, TlsOptions, options_from_settings
 from acidlib.metastore.transactions import TxnType
 from acidlib.model.tables import TableRef
@@ -47,7 +47,7 @@ def metastore(request: pytest.FixtureRequest, generation: Generation) -> Metasto
 
 
 def reach(uri: str, options: ConnectionOptions = QUICK, *more: str) -> Hms:
-    return connect([uri, *more], options, user="tester", host="here", sleep=lambda _seconds: None)
+    return connect_hms([uri, *more], options, user="tester", host="here", sleep=lambda _seconds: None)
 
 
 def works(hms: Hms) -> bool:

@@ -130,7 +130,7 @@ def test_the_others_are_done(
 
 def test_of_dead_runs_the_others_are_given_back(jobs: Jobs, table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     dead_run(jobs, table)
-    break_at(monkeypatch, f"{ALONE}:Directories.whereabouts", RecursionError("too deep"))
+    break_at(monkeypatch, f"{ALONE}:Directories.current_location", RecursionError("too deep"))
     ran = jobs("major_compact")
     assert {entry["partition"] for entry in ran.compactions} == {GOOD, "dt=2024-01-03"}
     said = " ".join(ran.document["notes"])

@@ -17,7 +17,7 @@ from acidlib.location import parse_location
 from acidlib.model.units import Unit, UnitResult
 from acidlib.model.uploads import StagedUpload
 from acidlib.planning.inputs import CompactionInputs, Publication
-from acidlib.planning.units import dealt_actions
+from acidlib.planning.units import actions_of_tasks
 from acidlib.rewrite.bucket import join_parts, plan_bucket, run_part, run_unit
 from acidlib.runs.plan import filled_directories
 from acidlib.stores.listing import list_location
@@ -68,7 +68,7 @@ def whole(store: Steps, stage: S3Stage, unit: Unit) -> tuple[UnitResult, StagedU
 
 def in_parts(store: Steps, stage: S3Stage, unit: Unit) -> tuple[UnitResult, StagedUpload | None]:
     found = plan_bucket(unit, store.data())
-    numbers = dealt_actions(found.actions, 20_000)
+    numbers = actions_of_tasks(found.actions, 20_000)
     assert len(numbers) > 1
     parts = []
     for place, some in enumerate(numbers):

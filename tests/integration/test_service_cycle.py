@@ -117,7 +117,7 @@ class NoSpark(LocalRunner):
     def slots(self) -> int:
         raise AssertionError("Spark was started to learn how many tasks it runs")
 
-    def run(self, batches: Sequence[Sequence[Task]], *, group: str) -> list[list[Any]]:
+    def run_batches(self, batches: Sequence[Sequence[Task]], *, group: str) -> list[list[Any]]:
         raise AssertionError(f"Spark was started for {group}")
 
 

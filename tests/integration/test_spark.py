@@ -132,7 +132,7 @@ def test_where_a_task_hangs_the_others_are_done(
 def test_where_nothing_goes_any_more_it_ends(runner: SparkRunner, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("acidlib.execute.spark._MAX_GIVEN_UP", 1)
     one, two, three = (Task(partial(spark_tasks.fatal, number), 0) for number in (1, 2, 3))
-    done = runner.run([[one, two], [three]], group="test")
+    done = runner.run_batches([[one, two], [three]], group="test")
     assert [[isinstance(it, AcidError) for it in batch] for batch in done] == [[True] * 2, [True]]
 
 
@@ -147,7 +147,7 @@ def test_the_job_is_called_by_what_it_compacts(spark_jobs: Jobs, crud: Path, mon
 
 def test_results_come_back_in_order_and_errors_as_values(runner: SparkRunner) -> None:
     tasks = [Task(partial(spark_tasks.broken, item), 0) for item in range(40)]
-    found = runner.run([tasks[start : start + 3] for start in range(0, 40, 3)], group="test")
+    found = runner.run_batches([tasks[start : start + 3] for start in range(0, 40, 3)], group="test")
     assert [len(batch) for batch in found] == [3] * 13 + [1]
     done = [one for batch in found for one in batch]
     values = [one for one in done if not isinstance(one, AcidError)]
@@ -155,12 +155,12 @@ def test_results_come_back_in_order_and_errors_as_values(runner: SparkRunner) ->
     assert len(set(values)) == 38
     assert str(done[3]) == "Cannot do 3: the test says so"
     assert "unexpected IndexError" in str(done[4])
-    assert runner.run([], group="nothing") == []
+    assert runner.run_batches([], group="nothing") == []
 
 
 def test_workers_are_forked_with_all_loaded(runner: SparkRunner) -> None:
     """And what was loaded before the fork no garbage collection looks at."""
-    ((done,),) = runner.run([[Task(spark_tasks.what_was_loaded, 0)]], group="test")
+    ((done,),) = runner.run_batches([[Task(spark_tasks.what_was_loaded, 0)]], group="test")
     assert done == (True, True)
 
 

@@ -240,7 +240,7 @@ def test_the_driver_is_stopped_while_executors_write(
 def runner(cluster: SparkCluster) -> Iterator[SparkRunner]:
     conf = {**EXECUTORS, **SPECULATION, "spark.master": cluster.url, "spark.task.maxFailures": str(TRIES)}
     with spark_context(conf) as found:
-        found.run([[Task(work=str, length=0)]], group="the first")  # starts the context
+        found.run_batches([[Task(work=str, length=0)]], group="the first")  # starts the context
         yield found
 
 

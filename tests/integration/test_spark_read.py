@@ -28,7 +28,7 @@ from acidlib.scan.wanted import Wanted
 from acidlib.spark import holds
 from acidlib.spark import source as spark_source
 from acidlib.spark.read import held_dataframe
-from acidlib.spark.source import SourceServer, register
+from acidlib.spark.source import SourceServer, register_format
 from acidlib.spark.source_options import FORMAT, SourceOptions
 from acidlib.stores.stores import Stores
 from integration.harness import fixture, session_of_a_program
@@ -155,7 +155,7 @@ def test_the_configuration_stays(session: SparkSession, crud: Opener) -> None:
     before = seen()
     assert rows(crud.dataframe(session)) == ROWS
     if HAS_DATA_SOURCES:
-        register(session, crud.of_source)
+        register_format(session, crud.of_source)
         session.read.format(FORMAT).load(str(crud.path)).collect()
     assert seen() == before
 
@@ -248,7 +248,7 @@ def test_a_damaged_file_is_named(session: SparkSession, crud: Opener) -> None:
 def source(session: SparkSession, crud: Opener) -> Opener:
     if not HAS_DATA_SOURCES:
         pytest.skip("PySpark 3 has no data sources in Python")
-    register(session, crud.of_source)
+    register_format(session, crud.of_source)
     return crud
 
 

@@ -45,7 +45,7 @@ def test_runs_at_the_same_time_share_a_context_and_the_last_one_stops_it() -> No
             first.start()
             second.start()
             assert first.application == second.application
-        ((answer,),) = second.run([[Task(str.isalpha, 0)]], group="goes on after the first one's end")
+        ((answer,),) = second.run_batches([[Task(str.isalpha, 0)]], group="goes on after the first one's end")
         assert answer is False
         context = SparkContext._active_spark_context
         assert context is not None

@@ -14,7 +14,7 @@ from acidlib.acid.names import (
     parse_directory,
     parse_file,
 )
-from acidlib.acid.write_ids import Range, ValidWriteIdList
+from acidlib.acid.write_ids import RangePart, ValidWriteIdList
 from acidlib.model.requests import format_map, parse_map
 from acidlib.model.tables import PartitionName, escape_path_name, unescape_path_name
 from acidlib.model.units import decode_bucket, encode_bucket
@@ -87,11 +87,11 @@ def test_write_id_lists_against_counting(
     inside = range(low, high + 1)
     assert [read.is_write_id_valid(i) for i in inside] == [i <= mark and i not in opened | aborted for i in inside]
     gone = sum(i in aborted for i in inside)
-    expected = Range.NONE if gone == 0 or low > mark else Range.ALL if gone == len(inside) else Range.SOME
+    expected = RangePart.NONE if gone == 0 or low > mark else RangePart.ALL if gone == len(inside) else RangePart.SOME
     assert read.range_aborted(low, high) is expected
     if high <= mark:
         invalid = sum(i in opened | aborted for i in inside)
-        valid = Range.ALL if invalid == 0 else Range.NONE if invalid == len(inside) else Range.SOME
+        valid = RangePart.ALL if invalid == 0 else RangePart.NONE if invalid == len(inside) else RangePart.SOME
         assert read.range_valid(low, high) is valid
     compactor = read.for_compactor()
     assert compactor.high_water_mark == min([mark, *(i - 1 for i in opened)])

@@ -25,7 +25,7 @@ from acidlib.orc.proto import Compression, Kind
 from acidlib.orc.reader import StripeReader, read_tail
 from acidlib.parquet.footer import read_footer, require_memory
 from acidlib.rewrite.bucket import run_unit
-from acidlib.rewrite.recode import joined
+from acidlib.rewrite.recode import joined_columns
 from acidlib.rows.deletes import read_deletes
 from acidlib.rows.files import open_inputs
 from acidlib.scan.text_lines import TextFormat, split_of_lines
@@ -151,7 +151,7 @@ def test_stripes_that_are_joined_are_held_together() -> None:
     text = readers[0].tail.root.children[2]
 
     def columns(count: int) -> Column:
-        return joined((reader.column(text, ROWS) for reader in readers[:count]), readers[:count])
+        return joined_columns((reader.column(text, ROWS) for reader in readers[:count]), readers[:count])
 
     assert columns(2).size == 2 * 18 * ROWS
     reason = (

@@ -6,6 +6,7 @@ import ast
 import io
 import re
 import tokenize
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -28,6 +29,8 @@ FIELDS_OF_JSON = {"model/results.py": {"found"}, "status/doctor.py": {"found"}}
 """Names that documents have."""
 LIMITS = re.compile(r"_?(MOST|LEAST|LONGEST|SHORTEST|FEWEST|LARGEST|SMALLEST)_")
 """Beginnings of a constant that is a limit: that is MAX_ or MIN_."""
+SHARED_NAMES = frozenset({"main", "Bytes", "Longs"})
+"""Names that several modules may define: what starts a process, and types of arrays, which kernels state themselves."""
 EMPTY_NAMES = frozenset({"found", "one", "told", "said", "asked", "thing"})
 """Names that say nothing of what they hold."""
 
@@ -74,3 +77,22 @@ def test_words(module: Path) -> None:
         if name in empty and not (isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)):
             wrong.append(f"line {getattr(node, 'lineno', 0)}: the name {name!r} does not say what it holds")
     assert wrong == []
+
+
+def defined_names(module: Path) -> Iterator[str]:
+    """The public classes, functions and types that a module defines; the overloads of a function are one."""
+    names = set()
+    for node in ast.parse(module.read_text()).body:
+        if isinstance(node, (ast.ClassDef, *FUNCTIONS)):
+            names.add(node.name)
+        elif isinstance(node, ast.Assign) and not isinstance(node.value, ast.Call):
+            names |= {target.id for target in node.targets if isinstance(target, ast.Name) and target.id[0].isupper()}
+    return (name for name in names if not name.startswith("_") and not name.isupper())
+
+
+def test_a_public_name_is_of_one_thing_in_the_package() -> None:
+    modules = defaultdict(list)
+    for module in MODULES:
+        for name in defined_names(module):
+            modules[name].append(str(module.relative_to(PACKAGE)))
+    assert {name: found for name, found in modules.items() if len(found) > 1 and name not in SHARED_NAMES} == {}

@@ -189,7 +189,7 @@ def write_big_endian(out: Bytes, pos: int, pattern: int, size: int) -> int:
 
 
 @kernel
-def pack(out: Bytes, pos: int, patterns: Longs, length: int, width: int) -> int:
+def pack_bits(out: Bytes, pos: int, patterns: Longs, length: int, width: int) -> int:
     """Pack patterns of a bit width, padded to a byte, and return the position behind them."""
     done = 0
     if 64 % width == 0:

@@ -12,7 +12,7 @@ from acidlib.orc.kernels.jit import Bytes, Longs, entry, kernel, wrapping_add
 from acidlib.orc.kernels.vectors import head, is_less
 
 Doubles = npt.NDArray[np.float64]
-Table = npt.NDArray[np.int64]
+Cells = npt.NDArray[np.int64]
 
 SCALES = 39
 """The decimal kernels' tables have a cell for each of the scales 0 to 38."""
@@ -29,7 +29,7 @@ _GREATEST_NANOSECONDS = np.array([999_999_999, *(999_999_999 // 10 ** (zeros + 1
 
 
 @entry
-def integer_groups(values: Longs, bounds: Longs) -> Table:
+def integer_groups(values: Longs, bounds: Longs) -> Cells:
     """Return per group (G, 4): minimum, maximum, sum of the low 32 bits, sum of the high 32 bits (signed)."""
     table = np.zeros((len(bounds) - 1, 4), np.int64)
     for g in range(len(table)):
@@ -84,7 +84,7 @@ def double_groups(values: Doubles, bounds: Longs) -> Doubles:
 
 
 @entry
-def string_groups(lengths: Longs, data: Bytes, bounds: Longs) -> Table:
+def string_groups(lengths: Longs, data: Bytes, bounds: Longs) -> Cells:
     """Return per group (G, 5): start and length of the least string, of the greatest, and the sum of the lengths.
 
     The strings lie in `data` one after the other; the caller has checked that the lengths fit.
@@ -120,7 +120,7 @@ def string_groups(lengths: Longs, data: Bytes, bounds: Longs) -> Table:
 
 
 @entry
-def decimal_groups(low: Longs, high: Longs, scales: Longs, bounds: Longs) -> tuple[Table, Table]:
+def decimal_groups(low: Longs, high: Longs, scales: Longs, bounds: Longs) -> tuple[Cells, Cells]:
     """Return extremes and sums by scale, (G, SCALES, 8), and counts, (G, SCALES).
 
     The eight are the minimum's low and high word, the maximum's, and the sums of the four 32-bit parts from low to high
@@ -173,7 +173,7 @@ def decimal_groups(low: Longs, high: Longs, scales: Longs, bounds: Longs) -> tup
 
 
 @kernel
-def instant(seconds: int, nanos: int) -> tuple[int, int]:
+def timestamp_parts(seconds: int, nanos: int) -> tuple[int, int]:
     """Return a stored timestamp in UTC as milliseconds since 1970, and the nanoseconds below.
 
     Source: ORC's TreeReaderFactory.TimestampTreeReader. The writer rounded seconds before 1970 towards zero, so a
@@ -191,7 +191,7 @@ def instant(seconds: int, nanos: int) -> tuple[int, int]:
 
 
 @entry
-def timestamp_groups(seconds: Longs, nanos: Longs, bounds: Longs) -> Table:
+def timestamp_groups(seconds: Longs, nanos: Longs, bounds: Longs) -> Cells:
     """Return per group (G, 5): minimum in milliseconds since 1970, its nanoseconds below, the maximum's, 1 if unknown.
 
     Unknown: nanoseconds outside 0..999,999,999 or seconds whose milliseconds do not fit 64 bits.
@@ -212,7 +212,7 @@ def timestamp_groups(seconds: Longs, nanos: Longs, bounds: Longs) -> Table:
             # the instants of a second all come before those of the next, before 1970 too
             if least < stored < most:
                 continue
-            millis, below = instant(stored, nanos[i])
+            millis, below = timestamp_parts(stored, nanos[i])
             if fresh or millis < table[g, 0] or (millis == table[g, 0] and below < table[g, 1]):
                 table[g, 0], table[g, 1] = millis, below
             if fresh or millis > table[g, 2] or (millis == table[g, 2] and below > table[g, 3]):

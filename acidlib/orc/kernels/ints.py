@@ -16,7 +16,7 @@ from acidlib.orc.kernels.bytes_bits import (
     TRUNCATED,
     Surplus,
     big_endian_size,
-    pack,
+    pack_bits,
     report,
     varint_size,
     width_code,
@@ -590,7 +590,7 @@ def _write_block(block: Longs, signed: int, summary: _Summary, scratch: Longs, o
                 pos = _write_header(0xC0, delta_width, length, out, pos)
                 pos = write_varint(out, pos, _pattern(block[0], signed))
                 pos = write_varint(out, pos, zigzag(first))
-                return pack(out, pos, scratch, length - 2, delta_width)
+                return pack_bits(out, pos, scratch, length - 2, delta_width)
         if -_BASE_LIMIT < least < _BASE_LIMIT and _has_outliers(block, signed, bit_length(patterns)):
             for i in range(length):
                 scratch[i] = block[i] - least
@@ -600,7 +600,7 @@ def _write_block(block: Longs, signed: int, summary: _Summary, scratch: Longs, o
     for i in range(length):
         scratch[i] = _pattern(block[i], signed)
     pos = _write_header(0x40, width, length, out, pos)
-    return pack(out, pos, scratch, length, width)
+    return pack_bits(out, pos, scratch, length, width)
 
 
 @kernel
@@ -680,5 +680,5 @@ def _write_patched(above: Longs, width: int, base: int, greatest: int, out: Byte
     out[pos] = (base_size - 1) << 5 | width_code(patch_width)
     out[pos + 1] = (gap_width - 1) << 5 | count
     pos = write_big_endian(out, pos + 2, base, base_size)
-    pos = pack(out, pos, above, len(above), width)
-    return pack(out, pos, patches, count, closest_width(patch_width + gap_width))
+    pos = pack_bits(out, pos, above, len(above), width)
+    return pack_bits(out, pos, patches, count, closest_width(patch_width + gap_width))

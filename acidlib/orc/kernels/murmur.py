@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from acidlib.orc.kernels.group_stats import MAX_SECONDS, are_nanoseconds, instant
+from acidlib.orc.kernels.group_stats import MAX_SECONDS, are_nanoseconds, timestamp_parts
 from acidlib.orc.kernels.jit import Bytes, Longs, Words, entry, kernel
 from acidlib.orc.kernels.texts import DIGITS_ROOM, MAX_DIGITS, decimal_digits, trailing_zeros, write_decimal
 
@@ -118,7 +118,7 @@ def timestamp_millis(seconds: Longs, nanos: Longs, out: Longs) -> bool:
     for i in range(len(seconds)):
         if seconds[i] < -MAX_SECONDS or seconds[i] > MAX_SECONDS:
             return False
-        out[i], _ = instant(seconds[i], nanos[i])
+        out[i], _ = timestamp_parts(seconds[i], nanos[i])
     return True
 
 

@@ -36,7 +36,7 @@ from acidlib.location import Location
 from acidlib.processes import has_ended, process_identity
 from acidlib.stores.control_files import read_document
 from acidlib.stores.filesystem import FileSystem, RenameFileSystem, try_to_rename
-from acidlib.stores.store import CLAIM, STALE_SECONDS, Claim, instant
+from acidlib.stores.store import CLAIM, STALE_SECONDS, Claim, utc_time
 
 TRIES_TO_CLAIM = 5
 """How often a run makes its own directory before it leaves the place to others."""
@@ -109,8 +109,8 @@ def _try_to_claim(fs: RenameFileSystem, location: Location, owner: str, token: s
         now = fs.entry(own).modified  # made after the look: a claim that was renewed since has another number
         if seen is not None and seen.holder is not None and not seen.holder.is_stale(now):
             raise BusyError(
-                f"Cannot claim {location}: {seen.holder.owner} has worked on it since {instant(seen.holder.start)} "
-                f"(last sign of life {instant(seen.holder.beat)}); {WHEN_FREE}"
+                f"Cannot claim {location}: {seen.holder.owner} has worked on it since {utc_time(seen.holder.start)} "
+                f"(last sign of life {utc_time(seen.holder.beat)}); {WHEN_FREE}"
             )
         record = ClaimRecord(owner=owner, token=token, start=now, beat=now, process=process_identity())
         fs.create(f"{own}/{token}.json", record.encode(), durable=False)

@@ -38,11 +38,11 @@ from acidlib.stores.renaming.hdfs_client import (
     Answer,
     NameNode,
     NotAskedError,
-    as_acid_error,
+    hdfs_acid_error,
     is_of_data,
     is_taken,
     java_class,
-    raising_acid_errors,
+    raising_hdfs_errors,
     refuse_unfinished,
     says,
     was_not_sent,
@@ -100,7 +100,7 @@ class HdfsSource:
         except (OSError, RuntimeError):
             # its blocks may lie elsewhere by now: a data node was lost, or they were balanced
             self._open()
-            with raising_acid_errors("read", self.name):
+            with raising_hdfs_errors("read", self.name):
                 data = self._open_reader().read_range(offset, size)
         if len(data) != size:
             raise RetryError(f"Cannot read {self.name}: {len(data)} of {size} bytes at {offset} came")
@@ -121,7 +121,7 @@ class HdfsSource:
             client = self._node.client
             return client.get_file_info(self._path), client.read(self._path)
 
-        with raising_acid_errors("read", self.name):
+        with raising_hdfs_errors("read", self.name):
             status, self._reader = self._node.ask(look)
         if self._modified not in (None, status.modification_time):
             raise CorruptError(f"Cannot read {self.name}: another file took its place while it was read")
@@ -145,7 +145,7 @@ class HdfsSink:
         self.name = path
         self.position = 0
         self._path = node.inside(path)
-        with raising_acid_errors("write", path, missing=ConflictError):
+        with raising_hdfs_errors("write", path, missing=ConflictError):
             self._client = node.client
             # not the class around it, which finishes the file when it is collected as garbage
             self._file: RawFileWriter | None = self._client.inner.create(self._path, node.write_options())
@@ -156,7 +156,7 @@ class HdfsSink:
         piece = data if isinstance(data, bytes) else bytes(memoryview(data).cast("B"))
         file = self._open_file()
         try:
-            with raising_acid_errors("write", self.name, missing=ConflictError):
+            with raising_hdfs_errors("write", self.name, missing=ConflictError):
                 file.write(piece)
         except BaseException:
             self._file = None
@@ -187,7 +187,7 @@ class HdfsSink:
         `durable` changes nothing: HDFS has no other way.
         """
         file, self._file = self._open_file(), None
-        with raising_acid_errors("write", self.name, missing=ConflictError):
+        with raising_hdfs_errors("write", self.name, missing=ConflictError):
             file.close()
 
     def abort(self) -> None:
@@ -262,11 +262,11 @@ class HdfsFileSystem(RenameFileSystem):
         self._node = NameNode.of(authority, configuration)
 
     def exists(self, path: str) -> bool:
-        with raising_acid_errors("look at", path):
+        with raising_hdfs_errors("look at", path):
             return self._status_or_none(path) is not None
 
     def is_directory(self, path: str) -> bool:
-        with raising_acid_errors("look at", path):
+        with raising_hdfs_errors("look at", path):
             status = self._status_or_none(path)
             return status is not None and status.isdir
 
@@ -285,7 +285,7 @@ class HdfsFileSystem(RenameFileSystem):
         hdfs-native reads finished blocks only. A file of which nothing was flushed yet looks empty.
         """
         status = self._status(path, "read", missing)
-        with raising_acid_errors("read", path, missing=missing):
+        with raising_hdfs_errors("read", path, missing=missing):
             reader = self._ask(lambda: self._client.read(self._node.inside(path)))
             refuse_unfinished(path, status.length, len(reader))
             require_small(path, len(reader))
@@ -311,7 +311,7 @@ class HdfsFileSystem(RenameFileSystem):
                 self._remove_quietly(written[-1])
                 raise
 
-        with raising_acid_errors("write", path):
+        with raising_hdfs_errors("write", path):
             self._change(path, write)
             try:
                 self._rename_own(written[-1], path)
@@ -324,7 +324,7 @@ class HdfsFileSystem(RenameFileSystem):
         temporary = beside(path)
         mode = self._node.mode(is_directory=True)
         try:
-            with raising_acid_errors("create", path):
+            with raising_hdfs_errors("create", path):
                 self._change(
                     temporary, lambda: self._client.mkdirs(self._node.inside(temporary), mode, create_parent=False)
                 )
@@ -361,11 +361,11 @@ class HdfsFileSystem(RenameFileSystem):
         except (OSError, RuntimeError) as error:
             if is_taken(error):
                 raise ConflictError(f"Cannot rename {source} to {target}: {target} already exists") from error
-            raise as_acid_error(error, "rename", f"{source} to {target}", missing=missing) from error
+            raise hdfs_acid_error(error, "rename", f"{source} to {target}", missing=missing) from error
 
     def remove_file(self, path: str, *, missing: type[AcidError] = CorruptError) -> None:
         """Remove one file; never a directory that is not empty. A removal whose answer was lost counts."""
-        with raising_acid_errors("remove", path, missing=missing):
+        with raising_hdfs_errors("remove", path, missing=missing):
             if not self._delete(path, recursive=False):
                 raise FileNotFoundError(path)
 
@@ -376,7 +376,7 @@ class HdfsFileSystem(RenameFileSystem):
         except (OSError, RuntimeError) as error:
             if java_class(error) == "PathIsNotEmptyDirectoryException":
                 return False
-            raise as_acid_error(error, "remove", path) from error
+            raise hdfs_acid_error(error, "remove", path) from error
 
     def remove_tree(self, root: str, relative: str, *, identity: str = "", pace: Pace | None = None) -> None:
         """Remove a directory by one call, or at a pace file by file."""
@@ -387,7 +387,7 @@ class HdfsFileSystem(RenameFileSystem):
                 if not entry.is_directory:
                     pace(1)
                     self.remove_file(f"{path}/{entry.path}", missing=ConflictError)
-        with raising_acid_errors("remove", path, missing=ConflictError):
+        with raising_hdfs_errors("remove", path, missing=ConflictError):
             if not self._delete(path, recursive=True):
                 raise FileNotFoundError(path)
 
@@ -396,7 +396,7 @@ class HdfsFileSystem(RenameFileSystem):
 
         There is no call that tells it; but moving a missing path fails in another way where there is a trash.
         """
-        with raising_acid_errors("look for the trash of", path):
+        with raising_hdfs_errors("look for the trash of", path):
             try:
                 self._ask(lambda: self._client.trash(self._node.inside(beside(f"{path}/trash"))))
             except TrashNotEnabledError:
@@ -422,13 +422,13 @@ class HdfsFileSystem(RenameFileSystem):
         except OSError as error:
             # the client asks again, and after a move whose answer was lost the path is missing
             if was_not_sent(error) or self.exists(path):
-                raise as_acid_error(error, "move", move, missing=ConflictError) from error
+                raise hdfs_acid_error(error, "move", move, missing=ConflictError) from error
             raise UnknownOutcomeError(
                 f"Cannot tell the outcome of moving {path} to the trash: it is gone, and the name node did not confirm "
                 f"it ({says(error)})"
             ) from error
         except RuntimeError as error:
-            raise as_acid_error(error, "move", move, missing=ConflictError) from error
+            raise hdfs_acid_error(error, "move", move, missing=ConflictError) from error
         if moved is None:
             raise RefusedError(f"Cannot move {move}: it is there")
         return self._node.outside(moved)
@@ -447,12 +447,12 @@ class HdfsFileSystem(RenameFileSystem):
             return None
 
     def _status(self, path: str, action: str, missing: type[AcidError]) -> FileStatus:
-        with raising_acid_errors(action, path, missing=missing):
+        with raising_hdfs_errors(action, path, missing=missing):
             return self._ask(lambda: self._client.get_file_info(self._node.inside(path)))
 
     def _statuses(self, path: str, missing: type[AcidError]) -> list[FileStatus]:
         inside = self._node.inside(path)
-        with raising_acid_errors("list", path, missing=missing):
+        with raising_hdfs_errors("list", path, missing=missing):
             statuses = self._ask(lambda: list(islice(self._client.list_status(inside), MAX_ENTRIES + 1)))
         require_few(path, len(statuses))
         if [status.path for status in statuses] == [inside]:  # its answer for a file
@@ -484,7 +484,7 @@ class HdfsFileSystem(RenameFileSystem):
     def _inherit(self, status: FileStatus, wanted: FileStatus, *, owner: bool) -> None:
         path = self._node.outside(status.path)
         mode = wanted.permission & (_MODE_BITS if status.isdir else 0o666)
-        with raising_acid_errors("change the rights of", path):
+        with raising_hdfs_errors("change the rights of", path):
             if owner and status.owner != wanted.owner:  # only the superuser gives files away
                 self._if_allowed(path, lambda: self._client.set_owner(status.path, owner=wanted.owner))
             if status.group != wanted.group:  # others may set a group of their own

@@ -93,7 +93,7 @@ class NameNode:
             host = _known_host(uri)
             if _forked_at is not None:
                 time.sleep(max(0.0, _forked_at + _KEPT_SECONDS + 1 - time.monotonic()))
-            with raising_acid_errors("open", self.uri):
+            with raising_hdfs_errors("open", self.uri):
                 client = Client(uri, settings)
             if host is not None:
                 _require_answer(client, host, settings)
@@ -111,7 +111,7 @@ class NameNode:
         seconds += _MAX_PAUSE_SECONDS * int(tries if tries.isdecimal() else _DEFAULTS[_TRIES_PROPERTY])
         before = _CLIENTS.get((os.getpid(), self))
         try:
-            return in_time(seconds, question)
+            return answer_in_time(seconds, question)
         except NoAnswerError as error:
             if before is not None and _CLIENTS.get((os.getpid(), self)) is before:
                 _GIVEN_UP.append(_CLIENTS.pop((os.getpid(), self)))
@@ -174,7 +174,7 @@ def _require_answer(client: Client, host: tuple[str, int], settings: Mapping[str
     except OSError:
         return
     try:
-        in_time(_ANSWER_SECONDS, lambda: client.get_file_info("/"))
+        answer_in_time(_ANSWER_SECONDS, lambda: client.get_file_info("/"))
     except FINAL:
         return  # an error of the name node is an answer, too
     except NoAnswerError as error:
@@ -190,7 +190,7 @@ class NoAnswerError(Exception):
     """A question was given up."""
 
 
-def in_time(seconds: float, question: Callable[[], Answer]) -> Answer:
+def answer_in_time(seconds: float, question: Callable[[], Answer]) -> Answer:
     """Return the answer to a question, which another thread asks; `NoAnswerError` when it takes longer.
 
     hdfs-native itself waits for the answer of a name node without an end. A call that waits in Rust cannot be ended,
@@ -368,7 +368,7 @@ _CLIENT: dict[str, tuple[type[AcidError], str]] = {
 """Errors of hdfs-native itself, by the kind of its Rust value."""
 
 
-def as_acid_error(
+def hdfs_acid_error(
     error: BaseException, action: str, path: str, *, missing: type[AcidError] = CorruptError
 ) -> AcidError:
     """Return the error to raise for a failed `action` ("write", "list") on `path`, by the rules of local disks.
@@ -404,13 +404,13 @@ def as_acid_error(
 
 
 @contextmanager
-def raising_acid_errors(action: str, path: str, *, missing: type[AcidError] = CorruptError) -> Iterator[None]:
-    """Guard a block; a failure of hdfs-native in it is raised as the error that `as_acid_error` names."""
+def raising_hdfs_errors(action: str, path: str, *, missing: type[AcidError] = CorruptError) -> Iterator[None]:
+    """Guard a block; a failure of hdfs-native in it is raised as the error that `hdfs_acid_error` names."""
     try:
         with asking(action, path):
             yield
     except (OSError, RuntimeError) as error:
-        raise as_acid_error(error, action, path, missing=missing) from error
+        raise hdfs_acid_error(error, action, path, missing=missing) from error
 
 
 def refuse_unfinished(path: str, length: int, readable: int) -> None:

@@ -66,7 +66,7 @@ from acidlib.stores.store import (
     STAGING_PREFIX,
     TRASH,
     Claim,
-    Holder,
+    ClaimOwner,
     PublicationRecord,
     Published,
     Stage,
@@ -370,11 +370,11 @@ class RenameStore(Store):
         del now  # the file system has a clock
         return claim(self.fs, location, owner=owner, token=token)
 
-    def holder(self, location: Location, *, now: float) -> Holder | None:
+    def holder(self, location: Location, *, now: float) -> ClaimOwner | None:
         record = read_claim(self.fs, location)
         if record is None:
             return None
-        return Holder(owner=record.owner, token=record.token, start=record.start, is_stale=record.is_stale(now))
+        return ClaimOwner(owner=record.owner, token=record.token, start=record.start, is_stale=record.is_stale(now))
 
     def revoke_others(self, location: Location) -> None:
         for path in self._staging(location):
@@ -537,7 +537,7 @@ class RenameStore(Store):
     def trash_place(self, location: Location) -> str:
         return f"{location}/{TRASH}"
 
-    def take_out_of_sight(self, location: Location, relative: str, unique: str, *, identity: str = "") -> str:
+    def hide(self, location: Location, relative: str, unique: str, *, identity: str = "") -> str:
         parts = safe_parts(str(location), relative)
         hidden = f"{OUT_OF_SIGHT}{unique}.{parts[-1]}"
         source, target, is_top = "/".join((str(location), *parts)), f"{location}/{hidden}", len(parts) == 1

@@ -26,7 +26,7 @@ from typing import Any
 
 from acidlib.errors import RefusedError, ReplacedError
 from acidlib.location import Location, local_location
-from acidlib.processes import boot
+from acidlib.processes import boot_identity
 from acidlib.stores.filesystem import require_below
 
 _PATH = os.O_PATH | os.O_CLOEXEC
@@ -227,7 +227,7 @@ def _allow_descriptors(places: int) -> None:
 
 def identity_of(status: os.stat_result) -> str:
     """Return a text that tells a directory from every other one that has its path at another time."""
-    return f"{boot()}:{status.st_dev}:{status.st_ino}"
+    return f"{boot_identity()}:{status.st_dev}:{status.st_ino}"
 
 
 def is_same(identity: str, other: str) -> bool:

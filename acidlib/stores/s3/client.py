@@ -385,7 +385,7 @@ class Bucket:
             unanswered = unanswered_reason(error, is_short=action in _SHORT)
             if self._unreachable is not None and unanswered is not None:
                 self._unreachable.note(server, unanswered)
-            raise as_acid_error(error, action, path, where=where, user=self.options.user, missing=missing) from error
+            raise s3_acid_error(error, action, path, where=where, user=self.options.user, missing=missing) from error
 
     def head(self, path: str) -> Any | None:
         """Return length, time and metadata of the object at a path; None without one.
@@ -566,7 +566,7 @@ def code_of(error: ClientError) -> str:
     return str(error.response.get("Error", {}).get("Code", ""))
 
 
-def status_of(error: ClientError) -> int:
+def http_status(error: ClientError) -> int:
     """Return the HTTP status."""
     return int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
 
@@ -611,7 +611,7 @@ _ANSWERS: dict[str, tuple[type[AcidError], str]] = {
 """Errors of a server, by their codes."""
 
 
-def as_acid_error(
+def s3_acid_error(
     error: Exception, action: str, path: str, *, where: str, user: str, missing: type[AcidError] = CorruptError
 ) -> AcidError:
     """Return the error to raise for a failed `action` ("read", "list") on `path`.
@@ -626,7 +626,7 @@ def as_acid_error(
         return _without_answer(error, start, where)
     code, about = code_of(error), error.response.get("Error", {})
     message = str(about.get("Message", "")).splitlines()
-    shown = f"{code or status_of(error)} ({message[0]})" if message and message[0] else code or "without a reason"
+    shown = f"{code or http_status(error)} ({message[0]})" if message and message[0] else code or "without a reason"
     if code == _NO_UPLOAD:
         return UploadGoneError(f"{start} its upload is gone: another program has aborted it")
     if code in _MISSING:
@@ -641,7 +641,7 @@ def as_acid_error(
         headers = error.response.get("ResponseMetadata", {}).get("HTTPHeaders", {})
         region = about.get("Region") or headers.get("x-amz-bucket-region", "another one")
         return RetryError(f"{start} the bucket is not there but in the region {region}: set fs.s3a.endpoint.region")
-    return RetryError(f"{start} {where} answered {shown if code.isdecimal() else f'{status_of(error)} {shown}'}")
+    return RetryError(f"{start} {where} answered {shown if code.isdecimal() else f'{http_status(error)} {shown}'}")
 
 
 def _without_answer(error: Exception, start: str, where: str) -> AcidError:

@@ -80,7 +80,7 @@ from acidlib.stores.store import (
     STAGING_PREFIX,
     STALE_SECONDS,
     Claim,
-    Holder,
+    ClaimOwner,
     PublicationRecord,
     Published,
     Stage,
@@ -89,17 +89,17 @@ from acidlib.stores.store import (
     Store,
     covering_at,
     discard_reason,
-    instant,
     marker_files,
     missing_input,
     refuse_existing,
     require_suffixes,
     rolled_forward,
+    utc_time,
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClaimRecord:
+class ClaimObject:
     """The content of the object of a claim; without a token it is released.
 
     `start` is in seconds since the epoch. `renewals` counts, so that no two contents are ever the same.
@@ -117,19 +117,19 @@ class ClaimRecord:
         return json.dumps(asdict(self)).encode()
 
     @staticmethod
-    def decode(claim: SmallObject) -> ClaimRecord:
+    def decode(claim: SmallObject) -> ClaimObject:
         """Return the record in an object; for a damaged one that of an unknown owner, which goes stale by itself."""
         try:
-            return msgspec.convert(parse_document(claim.data, CLAIM), ClaimRecord)
+            return msgspec.convert(parse_document(claim.data, CLAIM), ClaimObject)
         except (CorruptError, msgspec.ValidationError):
             owner = "an unknown run (its claim is damaged)"
-            return ClaimRecord(owner=owner, token="", start=claim.modified, renewals=0)
+            return ClaimObject(owner=owner, token="", start=claim.modified, renewals=0)
 
 
 class S3Claim(Claim):
     """A claim that is an object, see above."""
 
-    def __init__(self, bucket: Bucket, location: Location, record: ClaimRecord, version: str) -> None:
+    def __init__(self, bucket: Bucket, location: Location, record: ClaimObject, version: str) -> None:
         self._bucket = bucket
         self._path = f"{location}/{CLAIM}"
         self._record = record
@@ -144,7 +144,7 @@ class S3Claim(Claim):
         """Replace the record by a released one."""
         self._replace(replace(self._record, token="", released=self._record.token, renewals=self._record.renewals + 1))
 
-    def _replace(self, record: ClaimRecord) -> bool:
+    def _replace(self, record: ClaimObject) -> bool:
         """Replace the record; return False when the claim is no longer ours.
 
         A request whose answer was lost may have replaced it, even after we gave up waiting: the claim is ours as long
@@ -157,7 +157,7 @@ class S3Claim(Claim):
                 return True
             except ChangedError:
                 claim = read_object(self._bucket, self._path)
-                if claim is None or (current := ClaimRecord.decode(claim)).token != self._record.token:
+                if claim is None or (current := ClaimObject.decode(claim)).token != self._record.token:
                     return False
                 self._version = claim.version
                 record = replace(record, renewals=max(record.renewals, current.renewals + 1))
@@ -661,10 +661,10 @@ class S3Store(Store):
         holder = None if claim is None else self._holder(claim)
         if claim is not None and holder is not None and not holder.is_stale:
             raise BusyError(
-                f"Cannot claim {location}: {holder.owner} has worked on it since {instant(holder.start)} (last sign of "
-                f"life {claim.now - claim.modified:.0f} s ago); {WHEN_FREE}"
+                f"Cannot claim {location}: {holder.owner} has worked on it since {utc_time(holder.start)} (last sign "
+                f"of life {claim.now - claim.modified:.0f} s ago); {WHEN_FREE}"
             )
-        record = ClaimRecord(owner=owner, token=token, start=now, renewals=0, process=process_identity())
+        record = ClaimObject(owner=owner, token=token, start=now, renewals=0, process=process_identity())
         try:
             if claim is None:
                 version = create_object(self._bucket, path, record.encode())
@@ -674,17 +674,17 @@ class S3Store(Store):
             raise BusyError(f"Cannot claim {location}: another run claimed it first; {WHEN_FREE}") from error
         return S3Claim(self._bucket, location, record, version)
 
-    def holder(self, location: Location, *, now: float) -> Holder | None:
+    def holder(self, location: Location, *, now: float) -> ClaimOwner | None:
         del now  # the bucket has a clock
         claim = read_object(self._bucket, f"{location}/{CLAIM}")
         return None if claim is None else self._holder(claim)
 
-    def _holder(self, claim: SmallObject) -> Holder | None:
-        record = ClaimRecord.decode(claim)
+    def _holder(self, claim: SmallObject) -> ClaimOwner | None:
+        record = ClaimObject.decode(claim)
         if not record.token and record.released:
             return None
         is_stale = abs(claim.now - claim.modified) > self._stale_seconds or has_ended(record.process)
-        return Holder(owner=record.owner, token=record.token, start=record.start, is_stale=is_stale)
+        return ClaimOwner(owner=record.owner, token=record.token, start=record.start, is_stale=is_stale)
 
     def require_conditions(self, location: Location, *, unique: str) -> None:
         """Try each condition of publication with a hidden object, and remove it; about a dozen requests.

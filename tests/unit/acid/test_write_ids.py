@@ -3,7 +3,7 @@
 import pytest
 
 from acidlib.acid.names import LONG_MAX
-from acidlib.acid.write_ids import ALL_COMMITTED, ListUse, Range, ValidTxnList, ValidWriteIdList, all_committed
+from acidlib.acid.write_ids import ALL_COMMITTED, ListUse, RangePart, ValidTxnList, ValidWriteIdList, all_committed
 from acidlib.errors import RefusedError
 
 
@@ -62,16 +62,16 @@ def test_reader_predicates() -> None:
     assert [i for i in range(1, 13) if ids.is_write_id_valid(i)] == [1, 2, 3, 5, 7, 9, 10]
     assert [i for i in range(1, 13) if ids.is_write_id_aborted(i)] == [6]
     assert [i for i in range(1, 13) if ids.is_valid_base(i)] == [1, 2, 3]
-    assert ids.range_valid(1, 3) is Range.ALL
-    assert ids.range_valid(3, 5) is Range.SOME
-    assert ids.range_valid(4, 4) is Range.NONE
-    assert ids.range_valid(9, 10) is Range.ALL
-    assert ids.range_valid(10, 12) is Range.SOME
-    assert ids.range_valid(11, 12) is Range.NONE
-    assert ids.range_aborted(6, 6) is Range.ALL
-    assert ids.range_aborted(5, 6) is Range.SOME
-    assert ids.range_aborted(7, 9) is Range.NONE
-    assert ids.range_aborted(11, 12) is Range.NONE
+    assert ids.range_valid(1, 3) is RangePart.ALL
+    assert ids.range_valid(3, 5) is RangePart.SOME
+    assert ids.range_valid(4, 4) is RangePart.NONE
+    assert ids.range_valid(9, 10) is RangePart.ALL
+    assert ids.range_valid(10, 12) is RangePart.SOME
+    assert ids.range_valid(11, 12) is RangePart.NONE
+    assert ids.range_aborted(6, 6) is RangePart.ALL
+    assert ids.range_aborted(5, 6) is RangePart.SOME
+    assert ids.range_aborted(7, 9) is RangePart.NONE
+    assert ids.range_aborted(11, 12) is RangePart.NONE
 
 
 def test_the_highest_valid_one() -> None:
@@ -81,8 +81,8 @@ def test_the_highest_valid_one() -> None:
 
 
 def test_range_below_every_exception_is_valid_even_above_the_mark() -> None:
-    assert ValidWriteIdList.parse("t:10:13:13:").range_valid(9, 12) is Range.ALL
-    assert ValidWriteIdList.parse("t:10:9223372036854775807:").range_valid(9, 12) is Range.SOME
+    assert ValidWriteIdList.parse("t:10:13:13:").range_valid(9, 12) is RangePart.ALL
+    assert ValidWriteIdList.parse("t:10:9223372036854775807:").range_valid(9, 12) is RangePart.SOME
 
 
 def test_lowest_open_id_is_forgotten_by_a_reader_without_exceptions() -> None:
@@ -95,11 +95,11 @@ def test_compactor() -> None:
     ids = ValidWriteIdList.parse("default.j_stream:12:8:8,10:3,5,9").for_compactor()
     assert ids.use is ListUse.COMPACTOR
     assert (ids.high_water_mark, ids.aborted_ids, ids.open_ids) == (7, (3, 5), ())
-    assert ids.range_valid(3, 3) is Range.ALL
-    assert ids.range_valid(6, 7) is Range.ALL
-    assert ids.range_valid(6, 8) is Range.NONE
+    assert ids.range_valid(3, 3) is RangePart.ALL
+    assert ids.range_valid(6, 7) is RangePart.ALL
+    assert ids.range_valid(6, 8) is RangePart.NONE
     assert not ids.is_write_id_valid(3)
-    assert ids.range_aborted(3, 3) is Range.ALL
+    assert ids.range_aborted(3, 3) is RangePart.ALL
     assert ids.capped(5).high_water_mark == 5
     assert ids.capped(5).use is ListUse.COMPACTOR
 
@@ -107,17 +107,17 @@ def test_compactor() -> None:
 def test_cleaner() -> None:
     ids = ValidWriteIdList.parse("t:30:9223372036854775807::24").for_cleaner(25)
     assert ids.high_water_mark == 25
-    assert ids.range_valid(24, 26) is Range.NONE
-    assert ids.range_valid(23, 25) is Range.SOME
-    assert ids.range_valid(20, 23) is Range.ALL
+    assert ids.range_valid(24, 26) is RangePart.NONE
+    assert ids.range_valid(23, 25) is RangePart.SOME
+    assert ids.range_valid(20, 23) is RangePart.ALL
     assert all_committed("t", 5).for_cleaner(25).high_water_mark == 5
 
 
 def test_a_hundred_thousand_ids() -> None:
     ids = ValidWriteIdList.parse("t:400000:1:" + ",".join(map(str, range(1, 200_001, 2))) + ":")
     assert sum(ids.is_write_id_valid(i) for i in range(1, 200_001)) == 100_000
-    assert ids.range_valid(200_000, 400_000) is Range.ALL
-    assert ids.range_valid(199_999, 400_000) is Range.SOME
+    assert ids.range_valid(200_000, 400_000) is RangePart.ALL
+    assert ids.range_valid(199_999, 400_000) is RangePart.SOME
 
 
 def test_transactions() -> None:

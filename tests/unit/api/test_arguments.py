@@ -12,7 +12,7 @@ import pytest
 
 import acidlib
 from acidlib import arguments
-from acidlib.api.arguments import Directories, bytes_of, count_of, one_of, seconds_of, texts
+from acidlib.api.arguments import DirectoryOptions, bytes_of, count_of, one_of, seconds_of, texts
 from acidlib.arguments import argument, said
 from acidlib.cli.launch import JOBS
 from acidlib.errors import UsageError
@@ -84,7 +84,7 @@ NAMES = [said(value, str) for name, value in vars(arguments).items() if name.isu
 @pytest.mark.parametrize("name", NAMES)
 def test_each_door_can_write_what_a_message_names(name: str) -> None:
     assert set(re.findall(r"--[a-z-]+", said(argument(name)))) <= OPTIONS
-    lake = Directories(warehouse="/w") if name == "yes" else Directories(location="/d")
+    lake = DirectoryOptions(warehouse="/w") if name == "yes" else DirectoryOptions(location="/d")
     word, _, maker = lake.word(name).partition(" of ")
     if maker:
         keywords = word.partition("=")[0].replace(" or ", ", ").split(", ")
@@ -107,7 +107,7 @@ def test_spark_names_the_options_of_its_format() -> None:
 def test_a_word_of_the_caller_stays_as_it_is() -> None:
     error = UsageError(f"Cannot use {arguments.TABLE} id > 1 --table 5")
     assert str(error) == "Cannot use --table id > 1 --table 5"
-    error.put(Directories().word)
+    error.put(DirectoryOptions().word)
     assert str(error) == "Cannot use tables id > 1 --table 5"
     again = pickle.loads(pickle.dumps(error))
     assert (str(again), again.words, type(again)) == (str(error), error.words, UsageError)

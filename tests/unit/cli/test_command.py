@@ -263,7 +263,7 @@ def test_a_driver_that_would_have_its_queue_on_an_unknown_machine_is_not_started
 
 
 def test_show_with_a_place_shows_the_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(command, "run", lambda job, *, words, **_: click.echo(f"{job.module} {words}"))
+    monkeypatch.setattr(command, "run_job", lambda job, *, words, **_: click.echo(f"{job.module} {words}"))
     assert called("show", "/t", "--all-committed").output == "show_place ['/t', '--all-committed']\n"
     assert called("show", "--blockers").output == "show_compactions ['--blockers']\n"
 

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 import acidlib
-from acidlib.execute.executors import difference_of, look_around
+from acidlib.execute.executors import describe_executor, difference_of
 
-HERE = look_around("attempt")
+HERE = describe_executor("attempt")
 
 
 def test_a_task_sees_its_own_machine() -> None:

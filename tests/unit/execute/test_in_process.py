@@ -42,14 +42,14 @@ def test_small_work_is_done_here_and_all_after_a_large_one_on_spark() -> None:
     with InProcessRunner(spark.opened, most_bytes=100, processes=3, on_start=lines.append) as runner:
         runner.start()
         assert (runner.slots, runner.application, spark.starts) == (3, Application(), 0)
-        answers = runner.run([[Task(where, 40)], [Task(where, 0), Task(where, 60)]], group="small")
+        answers = runner.run_batches([[Task(where, 40)], [Task(where, 0), Task(where, 60)]], group="small")
         assert [len(batch) for batch in answers] == [1, 2]
         assert os.getpid() not in {pid for batch in answers for pid, _, _ in batch}
         assert (spark.starts, lines) == (0, [])
-        (((pid, _, _),),) = runner.run([[Task(where, 1)]], group="large")
+        (((pid, _, _),),) = runner.run_batches([[Task(where, 1)]], group="large")
         assert pid == os.getpid(), "the stand-in for Spark has threads"
         assert lines == ["starting Spark: its tasks have 101 bytes of input so far, more than 100 bytes"]
-        runner.run([[Task(where, 0)]], group="small again")
+        runner.run_batches([[Task(where, 0)]], group="small again")
         assert [group for group, _ in spark.jobs] == ["large", "small again"]
         assert (runner.slots, runner.application, spark.starts, spark.ends) == (50, spark.application, 1, 0)
         runner.cancel()
@@ -60,7 +60,7 @@ def test_small_work_is_done_here_and_all_after_a_large_one_on_spark() -> None:
 def test_with_a_limit_of_nothing_all_is_done_on_spark() -> None:
     spark = Spark()
     with InProcessRunner(spark.opened, most_bytes=0, processes=1) as runner:
-        runner.run([[Task(where, 0)]], group="small")
+        runner.run_batches([[Task(where, 0)]], group="small")
     assert (spark.starts, spark.ends) == (1, 1)
 
 
@@ -69,7 +69,7 @@ def test_a_spark_that_does_not_start_is_started_once() -> None:
     with InProcessRunner(spark.opened, most_bytes=1, processes=1) as runner:
         for _ in range(2):
             with pytest.raises(RetryError, match="no Java"):
-                runner.run([[Task(where, 2)]], group="large")
+                runner.run_batches([[Task(where, 2)]], group="large")
     assert (spark.starts, spark.ends) == (1, 1)
 
 

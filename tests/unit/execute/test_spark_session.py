@@ -15,7 +15,7 @@ from pyspark import SparkConf, SparkContext
 
 from acidlib.errors import RefusedError, RetryError
 from acidlib.execute import spark
-from acidlib.execute.executors import look_around
+from acidlib.execute.executors import describe_executor
 from acidlib.execute.spark import (
     SessionRunner,
     SparkEndedError,
@@ -70,7 +70,7 @@ def test_a_job_that_a_lost_spark_gives_up_is_no_failure_of_its_tasks(answer: boo
     runner = SparkRunner(name="n", conf={})
     runner._context = Lost()  # type: ignore[assignment]
     with pytest.raises(SparkEndedError, match="Cannot run two tasks: Spark has ended"):
-        runner.run([[Task(str, 0), Task(str, 0)]], group="two tasks")
+        runner.run_batches([[Task(str, 0), Task(str, 0)]], group="two tasks")
     assert len(jobs) == 1
     assert runner.slots > 0
 
@@ -87,7 +87,7 @@ def test_after_a_cancel_no_half_is_submitted(monkeypatch: pytest.MonkeyPatch) ->
         return [["done"] for _ in batches]
 
     monkeypatch.setattr(runner, "_one_job", one_job)
-    ((*answers,),) = runner.run([[Task(str, 0)] * 4], group="four tasks")
+    ((*answers,),) = runner.run_batches([[Task(str, 0)] * 4], group="four tasks")
     assert sizes == [4, 2]
     assert answers[:2] == ["done", "done"]
     assert [type(answer) for answer in answers[2:]] == [RetryError, RetryError]
@@ -180,7 +180,7 @@ def test_a_session_that_was_stopped_is_refused() -> None:
         (RetryError("Cannot finish it: Spark gave it up: no memory"), RetryError, "Cannot finish it"),
         (SparkEndedError("Cannot run it: Spark has ended"), SparkEndedError, "Spark has ended"),
         (
-            replace(look_around(""), host="one", package="0.0.1"),
+            replace(describe_executor(""), host="one", package="0.0.1"),
             RefusedError,
             "Cannot use this session: one has Python .* and acidlib 0.0.1, the driver .*; give both the same version",
         ),
@@ -212,7 +212,7 @@ def test_executors_of_an_application_are_looked_at_once(monkeypatch: pytest.Monk
     looks: list[int] = []
     for name in ("one", "one", "two"):
         runner = SessionRunner(_session(name))
-        monkeypatch.setattr(runner, "_one_job", lambda batches, _: looks.append(1) or [[look_around("")]])
+        monkeypatch.setattr(runner, "_one_job", lambda batches, _: looks.append(1) or [[describe_executor("")]])
         with runner:
             assert runner.application.id == name
     assert looks == [1, 1]

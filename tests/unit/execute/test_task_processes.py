@@ -47,8 +47,8 @@ def is_running(pid: int) -> bool:
 
 def test_a_process_does_one_task_after_another_and_ends_with_the_run() -> None:
     with TaskProcesses(1) as processes:
-        ((first, second),) = processes.run([[task(process_tasks.where)] * 2], group="g")
-        ((third,),) = processes.run([[task(process_tasks.where)]], group="g")
+        ((first, second),) = processes.run_batches([[task(process_tasks.where)] * 2], group="g")
+        ((third,),) = processes.run_batches([[task(process_tasks.where)]], group="g")
         assert first == second == third
         pid, thread, is_run_again = first
         assert (pid != os.getpid(), thread, is_run_again) == (True, "MainThread", False)
@@ -59,7 +59,7 @@ def test_tasks_run_at_the_same_time(tmp_path: Path) -> None:
     one, other = str(tmp_path / "1"), str(tmp_path / "2")
     with TaskProcesses(2) as processes:
         both = [[task(partial(process_tasks.meets, one, other))], [task(partial(process_tasks.meets, other, one))]]
-        assert processes.run(both, group="two") == [[True], [True]]
+        assert processes.run_batches(both, group="two") == [[True], [True]]
 
 
 def test_errors_come_back_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,7 +67,7 @@ def test_errors_come_back_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ACIDLIB_A_TEST", "as it is now")
     with TaskProcesses(1) as processes:
         tasks = [*map(task, works), task(partial(process_tasks.variable, "ACIDLIB_A_TEST"))]
-        ((raised, unexpected, unsendable, unknown, said),) = processes.run([tasks], group="g")
+        ((raised, unexpected, unsendable, unknown, said),) = processes.run_batches([tasks], group="g")
     assert (type(raised), str(raised)) == (ConflictError, "Cannot do it: another one does")
     assert (type(unexpected), str(unexpected)) == (DefectError, "Cannot finish a task: unexpected IndexError: 7")
     assert (type(unsendable), type(unknown)) == (DefectError, DefectError)
@@ -88,7 +88,7 @@ def test_errors_come_back_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_what_ends_a_process_is_the_error_of_its_task_alone(work: Callable[[str], Any], reason: str) -> None:
     with TaskProcesses(1) as processes:
-        ((before, error, after),) = processes.run(
+        ((before, error, after),) = processes.run_batches(
             [[task(process_tasks.where), task(work), task(process_tasks.where)]], group="g"
         )
     assert type(error) is RetryError
@@ -101,7 +101,7 @@ def test_a_task_that_hangs_is_an_error_and_its_process_does_no_other(tmp_path: P
     os.mkfifo(pipe)
     hanging = partial(in_time, partial(process_tasks.hangs, str(pipe)), 0.5)
     with TaskProcesses(1) as processes:
-        ((before, error, after),) = processes.run(
+        ((before, error, after),) = processes.run_batches(
             [[task(process_tasks.where), task(hanging), task(process_tasks.where)]], group="g"
         )
         assert type(error) is HangingError
@@ -123,7 +123,7 @@ def test_a_task_is_held_to_its_barrier_and_the_next_one_is_not() -> None:
     works = [(partial(process_tasks.takes, size), memory) for size, memory in ((more, SMALL), (more, None), (9, SMALL))]
     with TaskProcesses(1) as processes:
         tasks = [Task(work, 0, "verify", "bucket 0 of /t", memory) for work, memory in works]
-        ((refused, taken, less),) = processes.run([tasks], group="g")
+        ((refused, taken, less),) = processes.run_batches([tasks], group="g")
     assert (type(refused), taken, less) == (OverMemoryError, more, 9)
     assert str(refused) == f"Cannot read bucket 0 of /t: {MOST}"
 
@@ -135,7 +135,7 @@ def tallied(data: bytes, path: Path, way: JoinWay, memory: Memory) -> Any:
     view = PlainView(location=at(path.parent), bucket=0, files=((file, way),))
     work = Task(partial(tally_task, view, Stores(memory=memory)), 0, "verify", "bucket 0 of /t", memory)
     with TaskProcesses(1) as processes:
-        ((answer,),) = processes.run([[work]], group="g")
+        ((answer,),) = processes.run_batches([[work]], group="g")
     return answer
 
 
@@ -181,11 +181,11 @@ def test_a_library_that_takes_too_much_fails_its_task_alone(
 
 def test_a_process_that_is_killed_while_it_has_no_task_is_replaced() -> None:
     with TaskProcesses(1) as processes:
-        (((pid, *_),),) = processes.run([[task(process_tasks.where)]], group="g")
+        (((pid, *_),),) = processes.run_batches([[task(process_tasks.where)]], group="g")
         os.kill(pid, signal.SIGKILL)
         until(lambda: not is_running(pid))
         until(lambda: not processes._idle[0].is_alive())
-        (((other, *_),),) = processes.run([[task(process_tasks.where)]], group="g")
+        (((other, *_),),) = processes.run_batches([[task(process_tasks.where)]], group="g")
         assert other != pid
 
 
@@ -193,7 +193,7 @@ def test_a_cancel_ends_the_tasks_that_run_and_begins_no_other(tmp_path: Path) ->
     begun, answers = tmp_path / "begun", list[Any]()
     with TaskProcesses(1) as processes:
         tasks = [task(partial(process_tasks.stays, str(begun))), task(process_tasks.where)]
-        thread = threading.Thread(target=lambda: answers.extend(processes.run([tasks], group="two")))
+        thread = threading.Thread(target=lambda: answers.extend(processes.run_batches([tasks], group="two")))
         thread.start()
         until(lambda: begun.exists() and begun.read_text())
         processes.cancel()
@@ -201,7 +201,7 @@ def test_a_cancel_ends_the_tasks_that_run_and_begins_no_other(tmp_path: Path) ->
         assert [[str(answer) for answer in batch] for batch in answers] == [
             ["Cannot finish two: the run was stopped before"] * 2
         ]
-        (((pid, *_),),) = processes.run([[task(process_tasks.where)]], group="a later job")
+        (((pid, *_),),) = processes.run_batches([[task(process_tasks.where)]], group="a later job")
         assert pid != int(begun.read_text())
 
 
@@ -209,7 +209,7 @@ def test_where_the_nursery_is_killed_its_processes_end_and_another_is_started(tm
     begun, answers = tmp_path / "begun", list[Any]()
     with TaskProcesses(1) as processes:
         tasks = [task(partial(process_tasks.stays, str(begun))), task(process_tasks.where)]
-        thread = threading.Thread(target=lambda: answers.extend(processes.run([tasks], group="two")))
+        thread = threading.Thread(target=lambda: answers.extend(processes.run_batches([tasks], group="two")))
         thread.start()
         until(lambda: begun.exists() and begun.read_text())
         started = NURSERY._started
@@ -225,7 +225,7 @@ def test_where_the_nursery_is_killed_its_processes_end_and_another_is_started(tm
 def test_a_process_that_does_not_start_is_an_error_of_each_task(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(task_processes, "NURSERY", task_processes._Nursery(lambda _: ["/nowhere/python"]))
     with TaskProcesses(1) as processes:
-        (answers,) = processes.run([[task(process_tasks.where)] * 2], group="g")
+        (answers,) = processes.run_batches([[task(process_tasks.where)] * 2], group="g")
     assert [type(answer) for answer in answers] == [RetryError] * 2
     assert str(answers[0]).startswith(f"Cannot start a process for tasks: {sys.executable} -m acidlib.execute.")
 
@@ -246,7 +246,7 @@ from acidlib.stores.stores import Stores
 from acidlib.verify.tally import PlainView
 
 work = Task(partial(process_tasks.stays, {str(begun)!r}), 0)
-threading.Thread(target=lambda: TaskProcesses(1).run([[work]], group="g"), daemon=True).start()
+threading.Thread(target=lambda: TaskProcesses(1).run_batches([[work]], group="g"), daemon=True).start()
 while not Path({str(begun)!r}).exists() or not Path({str(begun)!r}).read_text():
     time.sleep(0.01)
 if {way == "fork"!r} and not (child := os.fork()):
@@ -282,10 +282,10 @@ from acidlib.execute.task import Task
 from acidlib.execute.task_processes import TaskProcesses
 print("run", flush=True)
 with TaskProcesses(1) as processes:
-    (((pid, _, again),),) = processes.run([[Task(process_tasks.where, 0)]], group="g")
+    (((pid, _, again),),) = processes.run_batches([[Task(process_tasks.where, 0)]], group="g")
     import os
     os.killpg(0, signal.SIGINT)
-    (((same, _, _),),) = processes.run([[Task(process_tasks.where, 0)]], group="g")
+    (((same, _, _),),) = processes.run_batches([[Task(process_tasks.where, 0)]], group="g")
     print(pid == same, again)
 """
     ran = subprocess.run(

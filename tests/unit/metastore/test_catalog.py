@@ -11,7 +11,7 @@ from fake_metastore import TYPES, FakeMetastore, connected, raises, recorded
 from acidlib.acid.write_ids import all_committed
 from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError, RetryError
 from acidlib.metastore.catalog import CHANGED, NotComparedError, WholeTable
-from acidlib.model.tables import Database, Partition, Storage, Table, TableRef
+from acidlib.model.tables import Database, MetastoreTable, Partition, Storage, TableRef
 
 STORAGE = TYPES.StorageDescriptor(
     cols=[TYPES.FieldSchema(name="a", type="int")],
@@ -22,7 +22,7 @@ STORAGE = TYPES.StorageDescriptor(
     bucketCols=[],
     sortCols=[],
 )
-TABLE = Table(
+TABLE = MetastoreTable(
     ref=TableRef("d", "t"), kind="MANAGED_TABLE", owner=None, created=1, storage=Storage(location="", columns=())
 )
 

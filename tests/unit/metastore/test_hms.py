@@ -63,7 +63,7 @@ def test_uris_are_tried_in_any_order_unless_the_options_say_that_they_have_one()
         def reached(*, in_any_order: bool, shuffled: bool) -> str:
             options = ConnectionOptions(attempts=1, in_any_order=in_any_order)
             shuffle = list.reverse if shuffled else None
-            with hms.connect(uris, options, user="joe", host="here", shuffle=shuffle) as found:
+            with hms.connect_hms(uris, options, user="joe", host="here", shuffle=shuffle) as found:
                 return found.uri
 
         assert reached(in_any_order=True, shuffled=True) == second.uri
@@ -83,7 +83,7 @@ def test_where_metastores_register_it_is_asked_again_when_none_answers(monkeypat
         monkeypatch.setattr(hms, "registered", known)
         uri = "zookeeper://zk1:1/a/b,zookeeper://[::1]:2/a/b"
         options = ConnectionOptions(attempts=3, connect_timeout_seconds=1)
-        with hms.connect([uri], options, user="joe", host="here", sleep=lambda _seconds: None) as client:
+        with hms.connect_hms([uri], options, user="joe", host="here", sleep=lambda _seconds: None) as client:
             assert (client.uri, asked) == (first.uri, [ONE])
             # another thread may have looked meanwhile; this one keeps its endpoint
             client._endpoints = parse_endpoints([second.uri])

@@ -7,9 +7,9 @@ import pytest
 from acidlib.errors import CorruptError, RefusedError
 from acidlib.model.tables import (
     DEFAULT_PARTITION,
+    MetastoreTable,
     PartitionName,
     Storage,
-    Table,
     TableColumn,
     TableRef,
     escape_path_name,
@@ -25,8 +25,8 @@ def storage(*columns: tuple[str, str]) -> Storage:
     return Storage(location="/t", columns=tuple(TableColumn(name=name, type=kind) for name, kind in columns))
 
 
-def table(*columns: tuple[str, str]) -> Table:
-    return Table(
+def table(*columns: tuple[str, str]) -> MetastoreTable:
+    return MetastoreTable(
         ref=TableRef("d", "t"), kind="MANAGED_TABLE", owner=None, created=1, storage=storage(*columns),
         partition_keys=(TableColumn(name="ds", type="string"),),
     )  # fmt: skip

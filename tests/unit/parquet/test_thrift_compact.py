@@ -17,12 +17,21 @@ from thrift.Thrift import TType
 from thrift.transport.TTransport import TMemoryBuffer
 
 from acidlib.parquet.footer import FILE
-from acidlib.parquet.thrift_compact import DamageError, Kind, Shape, decode, decode_list, encode
+from acidlib.parquet.thrift_compact import DamageError, Shape, ThriftType, decode, decode_list, encode
 
-INNER = Shape(name="Inner", kinds={1: Kind.I32, 16: Kind.BINARY, 32: Kind.BINARY}, required=frozenset({1}))
+INNER = Shape(
+    name="Inner", kinds={1: ThriftType.I32, 16: ThriftType.BINARY, 32: ThriftType.BINARY}, required=frozenset({1})
+)
 OUTER = Shape(
     name="Outer",
-    kinds={1: Kind.I16, 2: Kind.I64, 3: Kind.STRUCT, 4: Kind.STRUCT, 5: Kind.LIST, 6: Kind.LIST},
+    kinds={
+        1: ThriftType.I16,
+        2: ThriftType.I64,
+        3: ThriftType.STRUCT,
+        4: ThriftType.STRUCT,
+        5: ThriftType.LIST,
+        6: ThriftType.LIST,
+    },
     nested={3: INNER, 5: INNER},
 )
 

@@ -20,7 +20,7 @@ from acidlib.model.requests import (
     facts_in_message,
     message_with_facts,
 )
-from acidlib.model.tables import Database, Storage, Table, TableColumn, TableRef
+from acidlib.model.tables import Database, MetastoreTable, Storage, TableColumn, TableRef
 from acidlib.places.attempts import Attempts, fingerprint
 from acidlib.places.place import Interpretation, Place, TableFacts
 from acidlib.planning.stated_write_ids import StatedWriteIds
@@ -45,7 +45,7 @@ def place(write_ids: str = "db.t:2:9223372036854775807::", **more: Any) -> Place
 
 def facts(columns: tuple[str, ...] = ("a",), **properties: str) -> TableFacts:
     storage = Storage(location=str(PLACE), columns=tuple(TableColumn(name=name, type="int") for name in columns))
-    table = Table(
+    table = MetastoreTable(
         ref=TableRef("db", "t"), kind="MANAGED_TABLE", owner=None, created=1, storage=storage, properties=properties
     )
     return TableFacts(table=table, database=Database(name="db"))

@@ -13,7 +13,7 @@ from acidlib.acid.write_ids import ValidWriteIdList
 from acidlib.config.settings import Layer, default_settings
 from acidlib.errors import RefusedError
 from acidlib.model.requests import CompactionRequest, CompactionType, split_properties
-from acidlib.model.tables import Database, Storage, Table, TableRef
+from acidlib.model.tables import Database, MetastoreTable, Storage, TableRef
 from acidlib.model.units import ColumnMatching
 from acidlib.places.place import Interpretation, Place, TableFacts, request_of, requested_place
 from acidlib.planning.stated_write_ids import StatedWriteIds
@@ -115,7 +115,7 @@ POSITIONAL, CASE = "orc.force.positional.evolution", "orc.schema.evolution.case.
 
 
 def matching(generation: int, of_table: dict[str, str], of_site: dict[str, str]) -> ColumnMatching:
-    table = Table(
+    table = MetastoreTable(
         ref=TableRef("default", "t"),
         kind="MANAGED_TABLE",
         owner=None,

@@ -14,7 +14,14 @@ from acidlib.location import local_location
 from acidlib.model.requests import CompactionRequest, CompactionType, RequestFacts, State
 from acidlib.model.status import CleaningBlocker, Finding, FindingKind, Level, PlaceFigures, Transaction
 from acidlib.model.tables import TableRef
-from acidlib.planning.health import KnownTransaction, Limit, ListedFigures, StatusSnapshot, count_in_a_row, status_of
+from acidlib.planning.health import (
+    KnownTransaction,
+    Limit,
+    ListedFigures,
+    StatusSnapshot,
+    count_in_a_row,
+    status_document,
+)
 from acidlib.planning.inputs import refused_message
 from acidlib.report.text import status_text
 from acidlib.status.look import limits_of
@@ -102,7 +109,7 @@ def transaction(number: int, age: float, *, is_open: bool = True, silent: float 
 
 
 def kinds(seen: StatusSnapshot) -> list[FindingKind]:
-    return [one.trouble for one in status_of(seen, LIMITS).findings]
+    return [one.trouble for one in status_document(seen, LIMITS).findings]
 
 
 def blocker(kind: str, name: str) -> CleaningBlocker:
@@ -157,7 +164,7 @@ def test_rolled_back_transactions_wait_by_the_rules_of_the_cleaner(count: int, h
         aborted={TableRef("db", "t"): count, TableRef("db", "u"): 0},
         uncleaned="no URL is given",
     )
-    found = [one for one in status_of(seen, LIMITS).findings if one.trouble is FindingKind.ABORTED_LEFT]
+    found = [one for one in status_document(seen, LIMITS).findings if one.trouble is FindingKind.ABORTED_LEFT]
     assert bool(found) == is_found
     assert FindingKind.ABORTED_LEFT not in kinds(replace(seen, uncleaned=None))
     if is_found:
@@ -173,7 +180,7 @@ def test_rolled_back_transactions_wait_by_the_rules_of_the_cleaner(count: int, h
 
 
 def test_each_kind_of_finding_is_named_where_it_was_planted() -> None:
-    status = status_of(planted(), LIMITS)
+    status = status_document(planted(), LIMITS)
     found = [(one.trouble, one.table) for one in status.findings]
     assert sorted({kind.name for kind, _ in found}) == sorted(FindingKind.__members__)
     about = {kind: rows[0].ref.table for kind, rows in REQUESTS.items()}
@@ -194,7 +201,7 @@ def test_each_kind_of_finding_is_named_where_it_was_planted() -> None:
 
 def test_a_snapshot_without_trouble_is_ok() -> None:
     seen = StatusSnapshot(now_ms=NOW, requests=(request(1, "t", State.WORKING),), places=(HEALTHY,), known_places=1)
-    status = status_of(seen, LIMITS)
+    status = status_document(seen, LIMITS)
     assert (status.findings, status.totals.level) == ((), Level.OK)
     assert status_text(status).startswith("OK: nothing is wrong in 1 table\n")
 
@@ -213,7 +220,7 @@ def test_a_snapshot_without_trouble_is_ok() -> None:
 )
 def test_requests_are_judged_by_their_age(state: State, key: str, seconds: float, level: Level) -> None:
     seen = StatusSnapshot(now_ms=NOW, requests=(request(1, "t", state, **{key: since(seconds)}),))
-    status = status_of(seen, LIMITS)
+    status = status_document(seen, LIMITS)
     assert status.totals.level is level
     assert dict(zip(State, status.totals.requests, strict=True))[state].oldest_age == seconds
     keys = [one.setting for one in status.findings]
@@ -227,7 +234,7 @@ def test_requests_are_judged_by_their_age(state: State, key: str, seconds: float
 )  # fmt: skip
 def test_transactions_are_judged_by_their_age(is_open: bool, hours: int, level: Level) -> None:
     seen = StatusSnapshot(now_ms=NOW, transactions=(transaction(7, hours * HOUR, is_open=is_open),))
-    status = status_of(seen, LIMITS)
+    status = status_document(seen, LIMITS)
     assert status.totals.level is level
     assert all("transaction 7 of ann at h1" in one.reason for one in status.findings)
 
@@ -256,7 +263,7 @@ def test_a_place_stays_held_back_when_the_initiator_has_passed_it_over() -> None
     """The request that it notes as not initiated does not end the failures for its own rule."""
     rows = (request(1, "t", State.FAILED), request(2, "t", State.FAILED, error_message="no space"))
     passed_over = request(3, "t", State.ATTEMPTED, error_message="not initiated since the last failed")
-    findings = status_of(StatusSnapshot(now_ms=NOW, requests=(*rows, passed_over)), LIMITS).findings
+    findings = status_document(StatusSnapshot(now_ms=NOW, requests=(*rows, passed_over)), LIMITS).findings
     (finding,) = (finding for finding in findings if finding.trouble is not FindingKind.FAILURE_RATIO)
     assert (finding.trouble, finding.level) == (FindingKind.HELD_BACK, Level.ERROR)
     assert "no space" in finding.reason
@@ -297,8 +304,8 @@ def test_where_no_queue_tells_it_an_unknown_age_is_no_trouble() -> None:
 def test_the_failures_of_two_queues_are_no_row() -> None:
     rows = [request(number, "t", State.FAILED) for number in (1, 2)]
     ours = replace(rows[1], facts=RequestFacts(metastore="thrift://h:9083"))
-    assert status_of(StatusSnapshot(now_ms=NOW, requests=tuple(rows)), LIMITS).totals.failed_in_a_row == 2
-    assert status_of(StatusSnapshot(now_ms=NOW, requests=(rows[0], ours)), LIMITS).totals.failed_in_a_row == 1
+    assert status_document(StatusSnapshot(now_ms=NOW, requests=tuple(rows)), LIMITS).totals.failed_in_a_row == 2
+    assert status_document(StatusSnapshot(now_ms=NOW, requests=(rows[0], ours)), LIMITS).totals.failed_in_a_row == 1
 
 
 def test_places_are_told_apart_by_where_they_lie_without_a_metastore() -> None:
@@ -315,6 +322,6 @@ def test_a_table_of_which_only_the_look_itself_found_something_is_counted() -> N
     finding = Finding(
         level=Level.WARNING, trouble=FindingKind.NOT_COMPACTABLE, reason="it is sorted", database="db", table="t"
     )
-    status = status_of(StatusSnapshot(now_ms=NOW, places=(), known_places=0, findings=(finding,)), LIMITS)
+    status = status_document(StatusSnapshot(now_ms=NOW, places=(), known_places=0, findings=(finding,)), LIMITS)
     assert [(table.database, table.table, table.level) for table in status.tables] == [("db", "t", Level.WARNING)]
     assert status_text(status).startswith("WARNING: 1 warning in 1 table")

@@ -11,7 +11,7 @@ from acidlib.acid.state import acid_state
 from acidlib.acid.write_ids import all_committed
 from acidlib.config.settings import Layer, default_settings
 from acidlib.model.requests import CompactionType
-from acidlib.model.tables import ORC_INPUT_FORMAT, Partition, Storage, Table, TableColumn, TableRef
+from acidlib.model.tables import ORC_INPUT_FORMAT, MetastoreTable, Partition, Storage, TableColumn, TableRef
 from acidlib.planning.initiate import (
     DELTA_NUM_KEY,
     DELTA_PCT_KEY,
@@ -37,8 +37,8 @@ def storage(**changes: Any) -> Storage:
     return Storage(location="/t", columns=columns, **{**values, **changes})
 
 
-def table(properties: dict[str, str] | None = None, kind: str = "MANAGED_TABLE", **changes: Any) -> Table:
-    return Table(
+def table(properties: dict[str, str] | None = None, kind: str = "MANAGED_TABLE", **changes: Any) -> MetastoreTable:
+    return MetastoreTable(
         ref=TableRef("d", "t"), kind=kind, owner="o", created=1, storage=storage(**changes),
         properties=FULL if properties is None else properties,
     )  # fmt: skip
@@ -80,7 +80,7 @@ OFF = "Insert only compaction is disabled. Set hive.compactor.compact.insert.onl
     ],
 )
 def test_which_tables_are_never_compacted(
-    found: Table, more: dict[str, Any], reason: str | None, generation: Generation, automatic: bool
+    found: MetastoreTable, more: dict[str, Any], reason: str | None, generation: Generation, automatic: bool
 ) -> None:
     assert not_compactable_reason(found, {}, names=generation, automatic=automatic, **more) == reason
 

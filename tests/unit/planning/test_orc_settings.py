@@ -8,7 +8,7 @@ import pytest
 
 from acidlib.acid.names import Generation
 from acidlib.errors import RefusedError
-from acidlib.model.tables import Storage, Table, TableRef
+from acidlib.model.tables import MetastoreTable, Storage, TableRef
 from acidlib.model.units import RewriteSettings
 from acidlib.planning.orc_settings import rewrite_settings
 
@@ -17,7 +17,7 @@ HIVE_CODEC = "hive.exec.orc.default.compress"
 
 
 def settings(table: dict[str, str], request: dict[str, str] | None = None, **more: Any) -> RewriteSettings:
-    found = Table(
+    found = MetastoreTable(
         ref=TableRef("d", "t"), kind="MANAGED_TABLE", owner=None, created=1,
         storage=Storage(location="/t", columns=()), properties=table,
     )  # fmt: skip

@@ -23,14 +23,14 @@ from acidlib.planning.units import (
     BATCH_TASKS,
     MAX_JOINED_ROWS,
     SMALL_BYTES,
-    batches,
+    actions_of_tasks,
     compaction_units,
-    dealt_actions,
     groups_of_like_length,
     must_rewrite,
     plan_stripes,
     schema_candidates,
-    why_on_spark,
+    spark_needed_reason,
+    task_batches,
 )
 from unit.planning.listings import listing
 
@@ -312,7 +312,7 @@ def action(length: int, *, copy: bool = False) -> StripeAction:
 
 
 def dealt(actions: Sequence[StripeAction], part_bytes: int) -> tuple[tuple[int, ...], ...]:
-    return dealt_actions(dict(enumerate(actions)), part_bytes)
+    return actions_of_tasks(dict(enumerate(actions)), part_bytes)
 
 
 def test_little_is_left_to_one_task() -> None:
@@ -361,12 +361,12 @@ LARGE = SMALL_BYTES
     ],
 )
 def test_batches(lengths: list[int], free: int, wanted: list[list[int]]) -> None:
-    assert batches(lengths, free) == wanted
+    assert task_batches(lengths, free) == wanted
 
 
 @given(st.lists(st.integers(0, 20 * MEBIBYTE), max_size=300), st.integers(1, 9))
 def test_whatever_waits(lengths: list[int], free: int) -> None:
-    found = batches(lengths, free)
+    found = task_batches(lengths, free)
     numbers = [number for batch in found for number in batch]
     assert len(numbers) == len(set(numbers))
     assert len(found) <= free
@@ -405,4 +405,4 @@ def test_those_of_a_job_take_about_as_long_as_each_other(
     ],
 )
 def test_a_run_starts_spark_for_large_work(begun: int, more: int, most: int, reason: str | None) -> None:
-    assert why_on_spark(begun, more, most=most) == reason
+    assert spark_needed_reason(begun, more, most=most) == reason

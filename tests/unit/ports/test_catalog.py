@@ -17,7 +17,7 @@ from acidlib.acid.write_ids import ValidTxnList, ValidWriteIdList, all_committed
 from acidlib.config.settings import default_settings
 from acidlib.errors import AcidError, ConflictError, CorruptError, MissingError, RefusedError, RetryError
 from acidlib.model.requests import CompactionRequest, CompactionType, State
-from acidlib.model.tables import ORC_INPUT_FORMAT, Database, Partition, Storage, Table, TableColumn, TableRef
+from acidlib.model.tables import ORC_INPUT_FORMAT, Database, MetastoreTable, Partition, Storage, TableColumn, TableRef
 from acidlib.places.place import Place
 from acidlib.places.removals import NotOursError
 from acidlib.places.selection import CleanerOptions, Selection
@@ -43,7 +43,7 @@ def storage(location: str | Path) -> Storage:
 class Metastore:
     """One table `d.t`, of Hive 3.1 or 4, with partitions or without; what `Hms` answers about it."""
 
-    table_of: Table | None
+    table_of: MetastoreTable | None
     parts: dict[str, Partition] = field(default_factory=dict)
     generation: Generation = Generation.HIVE4
     catalog: str = "hive"
@@ -57,7 +57,7 @@ class Metastore:
     def of_other_catalogs(self, database: str, names: Sequence[str]) -> dict[str, str]:
         return {}
 
-    def table(self, ref: TableRef) -> Table | None:
+    def table(self, ref: TableRef) -> MetastoreTable | None:
         return self.table_of if ref.whole_table == TableRef("d", "t") else None
 
     def database(self, name: str) -> Database:
@@ -69,13 +69,13 @@ class Metastore:
     def table_names(self, database: str) -> list[str]:
         return ["t"] if self.table_of is not None and database == "d" else []
 
-    def tables(self, database: str, names: Sequence[str]) -> list[Table]:
+    def tables(self, database: str, names: Sequence[str]) -> list[MetastoreTable]:
         return [self.table_of for name in names if name == "t" and self.table_of is not None]
 
     def partition_names(self, ref: TableRef) -> list[str]:
         return list(self.parts)
 
-    def partitions(self, table: Table, names: Sequence[str]) -> Mapping[str, Partition]:
+    def partitions(self, table: MetastoreTable, names: Sequence[str]) -> Mapping[str, Partition]:
         return {name: self.parts[name] for name in names if name in self.parts}
 
     def open_txns(self) -> ValidTxnList:
@@ -85,10 +85,12 @@ class Metastore:
         return {table: all_committed(str(table), 5) for table in tables}
 
 
-def table(location: str | Path, *, partitioned: bool = False, **changes: Any) -> Table:
+def table(location: str | Path, *, partitioned: bool = False, **changes: Any) -> MetastoreTable:
     values: dict[str, Any] = {"kind": "MANAGED_TABLE", "properties": FULL, **changes}
     keys = KEY if partitioned else ()
-    return Table(ref=TableRef("d", "t"), owner="o", created=1, storage=storage(location), partition_keys=keys, **values)
+    return MetastoreTable(
+        ref=TableRef("d", "t"), owner="o", created=1, storage=storage(location), partition_keys=keys, **values
+    )
 
 
 def request(partition: str | None = None, name: str = "t") -> CompactionRequest:
@@ -183,7 +185,7 @@ def test_what_was_dropped_is_gone(tmp_path: Path) -> None:
 class Failing(Metastore):
     """Does not answer when it is asked for several tables."""
 
-    def tables(self, database: str, names: Sequence[str]) -> list[Table]:
+    def tables(self, database: str, names: Sequence[str]) -> list[MetastoreTable]:
         raise RetryError("Cannot read them: one is damaged")
 
 
@@ -286,12 +288,12 @@ class TwoTables(Metastore):
     def table_names(self, database: str) -> list[str]:
         return ["other", "t"]
 
-    def tables(self, database: str, names: Sequence[str]) -> list[Table]:
+    def tables(self, database: str, names: Sequence[str]) -> list[MetastoreTable]:
         assert self.table_of is not None
         other = replace(self.table_of, ref=TableRef("d", "other"), properties=FULL, partition_keys=())
         return [{"t": self.table_of, "other": other}[name] for name in names]
 
-    def partitions(self, table: Table, names: Sequence[str]) -> Mapping[str, Partition]:
+    def partitions(self, table: MetastoreTable, names: Sequence[str]) -> Mapping[str, Partition]:
         raise CorruptError("Cannot read the answer: it has a partition that was not requested")
 
 

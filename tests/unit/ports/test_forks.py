@@ -16,7 +16,7 @@ from thriftpy2.thrift import TApplicationException
 
 from acidlib.acid.listing import Listing
 from acidlib.acid.names import Generation, Reader
-from acidlib.api.arguments import Directories, interpretation_of
+from acidlib.api.arguments import DirectoryOptions, interpretation_of
 from acidlib.config.settings import Layer, default_settings
 from acidlib.errors import ConflictError, RefusedError
 from acidlib.execute.services import Services
@@ -224,7 +224,7 @@ def test_what_is_stated_of_the_reader_counts_for_directories_too(tmp_path: Path)
         stated_reader(wrong)
     environment = Environment(settings=stated, queue_url="sqlite://")
     assert environment.connection_options().reader is Generation.HIVE3
-    said = Directories(all_committed=True, hive_version=4)
+    said = DirectoryOptions(all_committed=True, hive_version=4)
     found = interpretation_of(environment, Selection(location=at(tmp_path)), said)
     assert (found.names, found.reader) == (Generation.HIVE4, Generation.HIVE3)
     place = replace(PLACE, interpretation=found)

@@ -72,14 +72,14 @@ class Metastore(Client):
 
 
 def recovered(services: Services, hms: Metastore, place: Path | None = None) -> list[str]:
-    def whereabouts(ref: TableRef) -> Any:
+    def current_place(ref: TableRef) -> Any:
         if place is None:
             raise MissingError(f"Cannot find {ref}")
         return SimpleNamespace(location=at(place))
 
     given: Any = hms
     assert hms.request is not None
-    return recover(services, given, [hms.request], given.open_txns(), whereabouts=whereabouts)
+    return recover(services, given, [hms.request], given.open_txns(), current_place=current_place)
 
 
 @pytest.mark.parametrize("is_noted", [True, False])
@@ -121,7 +121,7 @@ def test_one_that_was_marked_as_compacted_and_whose_process_ended_before_it_comm
     late.commit_txn(txn, TxnType.COMPACTION)
     late.server.locks |= locks
     given: Any = late
-    assert recover(services, given, [hms.request], snapshot, whereabouts=given) == []
+    assert recover(services, given, [hms.request], snapshot, current_place=given) == []
     assert (late.ended, late.queued) == ([], [])
 
 
@@ -202,10 +202,10 @@ def test_one_that_has_gone_on_meanwhile_is_left_alone_and_an_error_ends_no_other
     hms = Metastore(row(DEAD))
     given: Any = hms
     hms.request = row("hive-node7-9")
-    assert recover(services, given, [row(DEAD)], hms.open_txns(), whereabouts=given) == []
+    assert recover(services, given, [row(DEAD)], hms.open_txns(), current_place=given) == []
     hms.request = row(DEAD)
     hms.server.errors["show_locks"] = [Failure(AWAY)]
     rows = [row(DEAD), replace(row(DEAD), ref=TableRef("d", "u"))]
-    first, second = recover(services, given, rows, hms.open_txns(), whereabouts=given)
+    first, second = recover(services, given, rows, hms.open_txns(), current_place=given)
     assert first.startswith("request 7 for d.t.p=1 could not be ended: ")
     assert second.startswith("request 7 for d.u was ended")

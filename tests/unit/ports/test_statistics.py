@@ -19,7 +19,7 @@ from acidlib.errors import AcidError, ConflictError, RetryError
 from acidlib.execute.services import Services
 from acidlib.metastore.catalog import CHANGED, NotComparedError, WholeTable
 from acidlib.model.results import Statistics
-from acidlib.model.tables import MANAGED_TABLE, Database, Partition, Storage, Table, TableRef
+from acidlib.model.tables import MANAGED_TABLE, Database, MetastoreTable, Partition, Storage, TableRef
 from acidlib.places.place import Place, TableFacts
 from acidlib.ports.statistics import GATHER, StatisticsUpdater
 from acidlib.queue.metastore_database import MetastoreDatabase, Owner
@@ -86,9 +86,9 @@ class FakeMetastore:
         self.properties = {**self.properties, **properties, CHANGED: str(int(self.now))}
 
 
-def table(properties: Mapping[str, str], created: int = 1) -> Table:
+def table(properties: Mapping[str, str], created: int = 1) -> MetastoreTable:
     storage = Storage(location="file:/t", columns=())
-    return Table(
+    return MetastoreTable(
         ref=TableRef("db", "t"), kind=MANAGED_TABLE, owner=None, created=created, storage=storage, properties=properties
     )
 

@@ -19,8 +19,8 @@ from acidlib.ports.directories import DirectoryUndoing
 from acidlib.ports.sql import SqlRequests
 from acidlib.queue.sql import SqlQueue
 from acidlib.runs import cancel as service
-from acidlib.runs.cancel import cancel
-from acidlib.runs.undo import undo
+from acidlib.runs.cancel import cancel_requests
+from acidlib.runs.undo import undo_compaction
 
 
 @pytest.fixture
@@ -36,13 +36,13 @@ def queue(tmp_path: Path) -> Iterator[SqlQueue]:
 
 def test_undo_says_what_is_wrong_with_it(services: Services, queue: SqlQueue) -> None:
     with pytest.raises(CorruptError, match=r"Cannot read request 7 of .*: its row is not understood"):
-        undo(services, DirectoryUndoing(services, queue), 7, user="u", dry_run=True)
+        undo_compaction(services, DirectoryUndoing(services, queue), 7, user="u", dry_run=True)
 
 
 def test_cancel_says_so_and_withdraws_the_others(queue: SqlQueue, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(service, "open_queue", lambda _: queue)
     where: Any = SimpleNamespace(metastore=(), user="u", host="h", metastore_name="m")
-    odd, other = cancel(where, [7, 8], now_ms=1, dry_run=False)
+    odd, other = cancel_requests(where, [7, 8], now_ms=1, dry_run=False)
     assert (odd.state, other.state) == (Outcome.REFUSED, Outcome.CANCELLED)
     assert "its row is not understood" in odd.reason
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from acidlib.errors import RefusedError
-from acidlib.queue.database import Database, with_password
+from acidlib.queue.database import SqlDatabase, with_password
 
 HIVE = {"javax.jdo.option.ConnectionUserName": "hive"}
 OURS, HIVES = {"acidlib.queue.password": "a/b@c"}, {"javax.jdo.option.ConnectionPassword": "p"}
@@ -49,7 +49,7 @@ def test_the_file_of_a_queue_is_for_its_user_alone(tmp_path: Path, umask: int) -
     path = tmp_path / "state" / "acidlib" / "queue.db"
     before = os.umask(umask)
     try:
-        queue = Database(f"sqlite:///{path}")
+        queue = SqlDatabase(f"sqlite:///{path}")
 
         def rights() -> dict[str, int]:
             return {file.name: file.stat().st_mode & 0o777 for file in [tmp_path, *tmp_path.rglob("*")]}
@@ -65,23 +65,23 @@ def test_the_file_of_a_queue_is_for_its_user_alone(tmp_path: Path, umask: int) -
     assert rights() == expected
     assert while_writing == expected | {"queue.db-journal": 0o600}
     path.chmod(0o660)
-    Database(f"sqlite:///{path}").close()
+    SqlDatabase(f"sqlite:///{path}").close()
     assert path.stat().st_mode & 0o777 == 0o660
 
 
 def test_a_queue_that_every_user_may_write_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run removes what the queue says is obsolete."""
     path = tmp_path / "shared" / "queue.db"
-    Database(f"sqlite:///{path}").close()
+    SqlDatabase(f"sqlite:///{path}").close()
     path.chmod(0o606)
     with pytest.raises(RefusedError, match=f"every user may write {path}; chmod o-w {path} ends that"):
-        Database(f"sqlite:///{path}")
+        SqlDatabase(f"sqlite:///{path}")
     path.chmod(0o600)
     path.parent.chmod(0o777)
     with pytest.raises(RefusedError, match=f"every user may replace {path}, by the rights of its folder"):
-        Database(f"sqlite:///{path}")
+        SqlDatabase(f"sqlite:///{path}")
     path.parent.chmod(0o1777)
-    Database(f"sqlite:///{path}").close()
+    SqlDatabase(f"sqlite:///{path}").close()
     link = tmp_path / "link.db"
     link.symlink_to(path)
     if os.geteuid() == 0:
@@ -90,4 +90,4 @@ def test_a_queue_that_every_user_may_write_is_refused(tmp_path: Path, monkeypatc
         monkeypatch.setattr(os, "geteuid", lambda: path.stat().st_uid + 1)
     for name in (path, link):
         with pytest.raises(RefusedError, match="is another user's, in a folder where every user may make files"):
-            Database(f"sqlite:///{name}")
+            SqlDatabase(f"sqlite:///{name}")

@@ -21,7 +21,7 @@ from acidlib.model.results import (
 from acidlib.model.status import CleaningBlocker, PlaceFigures, Transaction
 from acidlib.model.tables import TableRef
 from acidlib.model.units import PlannedAction, UnitResult
-from acidlib.planning.health import KnownTransaction, ListedFigures, StatusSnapshot, status_of
+from acidlib.planning.health import KnownTransaction, ListedFigures, StatusSnapshot, status_document
 from acidlib.report.answers import Status
 from acidlib.report.run import Cleanings, Compactions, Decisions, RunReport, RunResult
 from acidlib.report.values import Result
@@ -167,7 +167,7 @@ def status_of_tables() -> Status:
             ListedFigures(figures=PlaceFigures(**PLACE, deltas=311, ratio=2.5, obsolete=3, obsolete_bytes=23 * MIB)),
         ),
     )
-    document = replace(status_of(snapshot, {}), notes=NOTES)
+    document = replace(status_document(snapshot, {}), notes=NOTES)
     return Status(head=replace(HEAD, job="status"), document=document, fail_on="never")
 
 

@@ -22,7 +22,7 @@ from acidlib.cli.jobs import status
 from acidlib.errors import RefusedError, RetryError
 from acidlib.model.results import CompactionResult, ErrorDescription, Head, Outcome, Verification, Waiting
 from acidlib.report.html import html_of, require_libraries, require_writable, write_page
-from acidlib.report.page import Cell, Figure, Largest, Page, error_page
+from acidlib.report.page import Cell, Figure, Largest, ReportPage, error_page
 from acidlib.report.values import Result
 from acidlib.wording import retention_words
 
@@ -68,7 +68,7 @@ class Elements(HTMLParser):
             self._words.append(data)
 
 
-def page_of(result: Result) -> Page:
+def page_of(result: Result) -> ReportPage:
     page = result.page()
     assert page is not None
     return page
@@ -97,7 +97,7 @@ def test_nothing_is_fetched_nothing_runs_and_tables_have_heads(job: str) -> None
     assert sum(name == "scope" for _, name, _ in page.attributes) == page.found["th"]
 
 
-def outline(page: Page) -> str:
+def outline(page: ReportPage) -> str:
     """All that stands on a page, with colours; bars in hundredths."""
 
     def cell(one: Cell) -> str:

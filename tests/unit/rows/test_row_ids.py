@@ -8,21 +8,21 @@ import numpy as np
 import pytest
 from orc_memory import longs
 
-from acidlib.model.units import Key
+from acidlib.model.units import RowKey
 from acidlib.rows.row_ids import Keys, event_order, gather
 
 LOW, HIGH = -(2**63), 2**63 - 1
 
 
-def keys(*found: Key) -> Keys:
+def keys(*found: RowKey) -> Keys:
     return Keys(*(longs(*(key[part] for key in found)) for part in range(3)))
 
 
-def tuples(found: Keys) -> list[Key]:
+def tuples(found: Keys) -> list[RowKey]:
     return [found.key(index) for index in range(len(found))]
 
 
-def random_keys(generator: random.Random, count: int) -> list[Key]:
+def random_keys(generator: random.Random, count: int) -> list[RowKey]:
     ids = [LOW, -1, 0, 1, 2, 3, HIGH]
     found = {(generator.choice(ids), generator.choice(ids), generator.choice(ids)) for _ in range(count)}
     return sorted(found)
@@ -54,7 +54,7 @@ def test_a_selection_is_by_mask_index_or_slice() -> None:
         ([(HIGH, 0, 0), (LOW, 0, 0)], False),
     ],
 )
-def test_keys_ascend_only_strictly(found: list[Key], ascends: bool) -> None:
+def test_keys_ascend_only_strictly(found: list[RowKey], ascends: bool) -> None:
     assert keys(*found).ascending() is ascends
 
 

@@ -12,7 +12,7 @@ from located import at
 from acidlib.errors import AcidError, ConflictError, CorruptError, MissingError, RefusedError, RetryError, UsageError
 from acidlib.execute.services import Services
 from acidlib.location import parse_location
-from acidlib.model.tables import Database, Storage, Table, TableRef
+from acidlib.model.tables import Database, MetastoreTable, Storage, TableRef
 from acidlib.places.place import Place, TableFacts
 from acidlib.runs.initiate import is_lasting
 
@@ -25,7 +25,9 @@ def partition(tmp_path: Path) -> Place:
     table = tmp_path / "db.db" / "t"
     (table / "p=1").mkdir(parents=True)
     storage = Storage(location=f"file://{table}", columns=())
-    about = Table(ref=TableRef("db", "t"), kind="MANAGED_TABLE", owner=None, created=1, storage=storage, properties={})
+    about = MetastoreTable(
+        ref=TableRef("db", "t"), kind="MANAGED_TABLE", owner=None, created=1, storage=storage, properties={}
+    )
     facts = TableFacts(table=about, database=Database(name="db"))
     return Place(ref=TableRef("db", "t", "p=1"), location=at(table / "p=1"), facts=facts)
 

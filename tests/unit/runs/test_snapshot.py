@@ -28,7 +28,7 @@ from acidlib.errors import AcidError, ConflictError, CorruptError, MissingError,
 from acidlib.location import Location
 from acidlib.metastore.heartbeat import Heartbeater
 from acidlib.metastore.transactions import LockComponent, LockState, LockType, TxnType
-from acidlib.model.tables import ORC_INPUT_FORMAT, Partition, Storage, Table, TableColumn, TableRef
+from acidlib.model.tables import ORC_INPUT_FORMAT, MetastoreTable, Partition, Storage, TableColumn, TableRef
 from acidlib.places.place import Interpretation
 from acidlib.planning.stated_write_ids import StatedWriteIds
 from acidlib.runs import snapshot as snapshots
@@ -56,7 +56,7 @@ class Metastore(Client):
         columns = (TableColumn(name="id", type="int"), TableColumn(name="name", type="string"))
         storage = Storage(location=str(location), columns=columns, input_format=ORC_INPUT_FORMAT)
         properties = {"transactional": "true"}
-        self.known: Table | None = Table(
+        self.known: MetastoreTable | None = MetastoreTable(
             ref=REF, kind="MANAGED_TABLE", owner="etl", created=1, storage=storage, partition_keys=keys,
             properties=properties,
         )  # fmt: skip
@@ -87,7 +87,7 @@ class Metastore(Client):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def table(self, ref: TableRef) -> Table | None:
+    def table(self, ref: TableRef) -> MetastoreTable | None:
         self._noted("table")
         return self.known if ref.as_stored.whole_table == REF else None
 
@@ -98,7 +98,7 @@ class Metastore(Client):
         self._noted("partition_names")
         return tuple(self.parts)
 
-    def partitions(self, table: Table, names: Sequence[str]) -> Mapping[str, Partition]:
+    def partitions(self, table: MetastoreTable, names: Sequence[str]) -> Mapping[str, Partition]:
         self._noted("partitions")
         return {name: self.parts[name] for name in names if name in self.parts}
 
@@ -176,7 +176,7 @@ def site_of(server: LockServer, location: Path, monkeypatch: pytest.MonkeyPatch,
             clock=time.monotonic,  # type: ignore[arg-type, return-value]
         )
 
-    monkeypatch.setattr(snapshots, "connect", lambda environment: metastore)
+    monkeypatch.setattr(snapshots, "open_metastore", lambda environment: metastore)
     monkeypatch.setattr(snapshots, "heartbeater", beats)
     return Site(metastore, location)
 

@@ -15,7 +15,7 @@ from acidlib.model.units import KeyRange
 from acidlib.rows.files import InputFiles
 from acidlib.rows.row_ids import Keys
 from acidlib.scan import deletes
-from acidlib.scan.deletes import DeletedKeys, joined
+from acidlib.scan.deletes import DeletedKeys, joined_keys
 from acidlib.scan.read import read_table
 from acidlib.scan.splits import Scan, Split
 from acidlib.stores.renaming.local import LocalDataFiles
@@ -79,8 +79,8 @@ def test_whether_a_row_may_be_deleted_is_known_before_it_is_numbered(
     monkeypatch.setattr(deletes, "SMALL_BYTES", small)
     split = first_split(place)
     files = InputFiles(split.location, LocalDataFiles())
-    assert DeletedKeys().may_be_near(split, files, [((1, B0, 5), (1, B0, 9))])
-    assert not DeletedKeys().may_be_near(split, files, [((0, B0, 0), (0, B0, 1 << 40)), ((2, B1, 50), (2, B1, 60))])
+    assert DeletedKeys().may_hold_keys(split, files, [((1, B0, 5), (1, B0, 9))])
+    assert not DeletedKeys().may_hold_keys(split, files, [((0, B0, 0), (0, B0, 1 << 40)), ((2, B1, 50), (2, B1, 60))])
 
 
 def test_a_small_file_is_read_once_for_all_splits_of_a_task(place: Path) -> None:
@@ -133,8 +133,8 @@ def test_events_of_another_bucket_are_not_lost_in_silence_where_hive_4_reads(pla
 
 
 def test_joined_keys_ascend_strictly() -> None:
-    assert len(joined([])) == 0
-    assert listed(joined([keys_of((1, 2, 3))])) == [(1, 2, 3)]
+    assert len(joined_keys([])) == 0
+    assert listed(joined_keys([keys_of((1, 2, 3))])) == [(1, 2, 3)]
     parts = [keys_of((1, 2, 3), (5, 0, 0)), keys_of((1, 2, 3), (1, 2, 4)), keys_of((0, 9, 9))]
-    assert listed(joined(parts)) == [(0, 9, 9), (1, 2, 3), (1, 2, 4), (5, 0, 0)]
-    assert listed(joined([keys_of((1, 0, 0)), keys_of((2, 0, 0))])) == [(1, 0, 0), (2, 0, 0)]
+    assert listed(joined_keys(parts)) == [(0, 9, 9), (1, 2, 3), (1, 2, 4), (5, 0, 0)]
+    assert listed(joined_keys([keys_of((1, 0, 0)), keys_of((2, 0, 0))])) == [(1, 0, 0), (2, 0, 0)]

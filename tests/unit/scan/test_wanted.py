@@ -9,7 +9,7 @@ import pytest
 
 from acidlib.acid.names import Generation
 from acidlib.errors import AcidError, MissingError, RefusedError, UsageError
-from acidlib.model.tables import PartitionName, Storage, Table, TableColumn, TableRef
+from acidlib.model.tables import MetastoreTable, PartitionName, Storage, TableColumn, TableRef
 from acidlib.scan.splits import Scan
 from acidlib.scan.wanted import Wanted, may_match, scan_of, unreadable_reason, wanted_partitions
 
@@ -128,7 +128,9 @@ def test_partitions_are_chosen_by_patterns() -> None:
 )
 def test_tables_that_are_not_read(kind: str, properties: dict[str, str], reason: str | None) -> None:
     storage = Storage(location="/t", columns=())
-    table = Table(ref=TableRef("db", "t"), kind=kind, owner=None, created=1, storage=storage, properties=properties)
+    table = MetastoreTable(
+        ref=TableRef("db", "t"), kind=kind, owner=None, created=1, storage=storage, properties=properties
+    )
     answer = unreadable_reason(table)
     assert answer is None if reason is None else (answer or "").startswith(f"Cannot read db.t: {reason}")
 

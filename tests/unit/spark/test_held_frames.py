@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from acidlib.spark.holds import Hold, Holds
+from acidlib.spark.holds import HeldSnapshot, Holds
 
 
 def released_into(names: list[str], name: str) -> Callable[[], None]:
@@ -21,8 +21,8 @@ def test_what_is_over_is_released_once() -> None:
         may_look.acquire(timeout=10)
 
     holds = Holds(pause)
-    holds.add(Hold(over.is_set, released_into(names, "first")))
-    holds.add(Hold(lambda: False, released_into(names, "second")))
+    holds.add(HeldSnapshot(over.is_set, released_into(names, "first")))
+    holds.add(HeldSnapshot(lambda: False, released_into(names, "second")))
     assert looked.acquire(timeout=10)
     may_look.release()
     assert looked.acquire(timeout=10)
@@ -43,7 +43,7 @@ def test_the_thread_ends_with_the_last_hold_and_another_begins() -> None:
     holds = Holds(lambda _: pauses.append(threading.current_thread().name))
     for name in ("first", "second"):
         ended = threading.Event()
-        holds.add(Hold(lambda: True, lambda name=name, ended=ended: (names.append(name), ended.set())[0]))  # type: ignore[misc]  # defaults bind the loop's values
+        holds.add(HeldSnapshot(lambda: True, lambda name=name, ended=ended: (names.append(name), ended.set())[0]))  # type: ignore[misc]  # defaults bind the loop's values
         assert ended.wait(10)
     assert names == ["first", "second"]
     assert set(pauses) == {"acidlib-holds"}
@@ -60,7 +60,7 @@ def test_errors_release_and_do_not_stop_the_others() -> None:
         raise OSError("no metastore")
 
     holds = Holds(lambda _: threading.Event().wait())  # its thread never looks
-    holds.add(Hold(broken, released_into(names, "broken")))
-    holds.add(Hold(lambda: True, unreachable))
+    holds.add(HeldSnapshot(broken, released_into(names, "broken")))
+    holds.add(HeldSnapshot(lambda: True, unreachable))
     holds.look()
     assert (sorted(names), len(holds)) == (["broken", "tried"], 0)

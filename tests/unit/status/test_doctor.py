@@ -18,7 +18,7 @@ from acidlib.acid.names import Generation
 from acidlib.cli import jobs
 from acidlib.errors import ConflictError, RetryError
 from acidlib.execute import executors
-from acidlib.execute.executors import look_around
+from acidlib.execute.executors import describe_executor
 from acidlib.location import local_location
 from acidlib.status import doctor
 from acidlib.status.doctor import (
@@ -194,9 +194,9 @@ def test_hives_own_compactor_is_worth_a_note(generation: Generation, settings: t
     ],
 )
 def test_executors_are_compared_with_the_driver(change: dict[str, object], state: State, words: str) -> None:
-    driver = replace(look_around(""), compiled=True)
+    driver = replace(describe_executor(""), compiled=True)
     found = [replace(driver, host="one"), replace(driver, host="two", **change)]  # type: ignore[arg-type]
-    runner: Any = SimpleNamespace(run=lambda tasks, group: [[one] for one in found])
+    runner: Any = SimpleNamespace(run_batches=lambda tasks, group: [[one] for one in found])
     check = executors_check(lambda: runner, lambda: "yarn")
     assert (check.state, check.found) == (state, words.format(driver.python, driver.package))
     assert bool(check.advice) == (state is not OK)

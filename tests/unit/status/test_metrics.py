@@ -23,7 +23,7 @@ from acidlib.errors import RetryError
 from acidlib.model.requests import CompactionRequest, CompactionType, State
 from acidlib.model.status import FindingKind, PlaceFigures, Transaction
 from acidlib.model.tables import TableRef
-from acidlib.planning.health import KnownTransaction, ListedFigures, StatusSnapshot, status_of
+from acidlib.planning.health import KnownTransaction, ListedFigures, StatusSnapshot, status_document
 from acidlib.report.text import status_text
 from acidlib.runs.machine import Machine
 from acidlib.status.look import limits_of
@@ -58,7 +58,7 @@ _NAME = re.compile(r"\bacidlib_[a-z_]+\b")
 def written(
     path: Path, snapshot: StatusSnapshot = SNAPSHOT, *, tables: int = 2
 ) -> dict[tuple[str, tuple[str, ...]], float]:
-    status = status_of(snapshot, limits_of(default_settings()))
+    status = status_document(snapshot, limits_of(default_settings()))
     looked = replace(status, tables=status.tables[:tables])
     write_metrics(Look(status=looked, ms=10_000_000, seconds=1.5), str(path))
     families = text_string_to_metric_families(path.read_text())
@@ -95,7 +95,7 @@ def test_names_hold_nothing_that_a_terminal_interprets(tmp_path: Path) -> None:
     evil = TableRef("db", "t\x1b]0;pwned\x07\nERROR\udcff")
     snapshot = replace(SNAPSHOT, aborted={evil: 4}, places=(place_of(evil),))
     written(tmp_path / "m.prom", snapshot, tables=9)
-    status = status_of(snapshot, limits_of(default_settings()))
+    status = status_document(snapshot, limits_of(default_settings()))
     for text in ((tmp_path / "m.prom").read_text(), status_text(status)):
         assert "pwned" in text
         assert all(char.isprintable() for char in text.replace("\n", ""))

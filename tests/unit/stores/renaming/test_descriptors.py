@@ -60,7 +60,7 @@ def publish(fs: RenameFileSystem, place: Path) -> None:
 
 def remove(fs: RenameFileSystem, place: Path) -> None:
     store = RenameStore(fs)
-    hidden = store.take_out_of_sight(at(place), INPUTS[0], "u")
+    hidden = store.hide(at(place), INPUTS[0], "u")
     store.remove(at(place), hidden)
     store.make_durable(at(place))
 

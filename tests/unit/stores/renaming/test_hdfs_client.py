@@ -16,9 +16,9 @@ from acidlib.stores.renaming.hdfs_client import (
     NameNode,
     NoAnswerError,
     about_hdfs,
-    as_acid_error,
+    answer_in_time,
     default_authority,
-    in_time,
+    hdfs_acid_error,
     is_of_data,
     refuse_unfinished,
     size_or_number,
@@ -159,7 +159,7 @@ GSSAPI = (
     ],
 )
 def test_errors_are_told_by_what_helps(error: Exception, kind: type[Exception], text: str) -> None:
-    found = as_acid_error(error, "write", "hdfs://ns/t")
+    found = hdfs_acid_error(error, "write", "hdfs://ns/t")
     assert type(found) is kind
     assert str(found).startswith("Cannot write hdfs://ns/t: ")
     assert text in str(found)
@@ -195,11 +195,11 @@ def test_one_that_is_given_up_leaves_its_thread_behind() -> None:
     """What is asked next has another."""
     free, asking = threading.Event(), []
     with pytest.raises(NoAnswerError, match=r"no answer within 0\.05 s"):
-        in_time(0.05, lambda: (asking.append(threading.current_thread()), free.wait()))
-    assert in_time(60, threading.current_thread) not in asking
-    assert in_time(60, threading.current_thread) is in_time(60, threading.current_thread)
+        answer_in_time(0.05, lambda: (asking.append(threading.current_thread()), free.wait()))
+    assert answer_in_time(60, threading.current_thread) not in asking
+    assert answer_in_time(60, threading.current_thread) is answer_in_time(60, threading.current_thread)
     with pytest.raises(ZeroDivisionError):
-        in_time(60, lambda: 1 // 0)
+        answer_in_time(60, lambda: 1 // 0)
     free.set()
 
 
@@ -233,8 +233,8 @@ def test_it_is_waited_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_fork_asks_for_itself() -> None:
-    in_time(60, threading.current_thread)
+    answer_in_time(60, threading.current_thread)
     child = os.fork()
     if child == 0:
-        os._exit(0 if in_time(20, lambda: True) else 1)
+        os._exit(0 if answer_in_time(20, lambda: True) else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

@@ -20,9 +20,9 @@ from acidlib.stores.s3.client import (
     SmallObject,
     UnderWayError,
     UploadGoneError,
-    as_acid_error,
     bucket_options,
     create_object,
+    s3_acid_error,
     with_stored_keys,
 )
 
@@ -219,7 +219,7 @@ def too_deep() -> HTTPClientError:
     ],
 )
 def test_each_failure_says_what_to_do_in_one_line(error: Exception, kind: type[AcidError], says: str) -> None:
-    found = as_acid_error(error, "read", "s3a://b/k", where="b at http://x", user="the access key K")
+    found = s3_acid_error(error, "read", "s3a://b/k", where="b at http://x", user="the access key K")
     assert isinstance(found, kind)
     assert str(found).startswith("Cannot read s3a://b/k: ")
     assert says in str(found)
