@@ -147,11 +147,15 @@ def _in_tables(key: SettingKey) -> str:
 
 
 def _metric_list() -> Iterator[str]:
+    of_tables = [metric for metric in METRICS if metric.labels[:2] == ("database", "table")]
     for metric in METRICS:
-        hives = re.sub(r"\b\w+_\w+\b", r"`\g<0>`", metric.hive)
-        labels = ", ".join(f"`{label}`" for label in metric.labels)
-        meaning = f"{metric.help} In Hive: {hives}." if hives else metric.help
-        yield f"- {_named(f'`{metric.name}`', labels)}: {meaning}"
+        if metric not in of_tables:
+            hives = re.sub(r"\b\w+_\w+\b", r"`\g<0>`", metric.hive)
+            labels = ", ".join(f"`{label}`" for label in metric.labels)
+            meaning = f"{metric.help} In Hive: {hives}." if hives else metric.help
+            yield f"- {_named(f'`{metric.name}`', labels)}: {meaning}"
+    names = ", ".join(f"`{metric.name}`" for metric in of_tables)
+    yield f"- {names} (`database`, `table`): The same of a table."
 
 
 def _common_fields() -> Sequence[tuple[str, str]]:
