@@ -269,12 +269,11 @@ class TerminalProgress(Progress):
                 self.advance(self._done, detail=f"{words}{since}")
 
         thread = Thread(target=show, name="acidlib-progress", daemon=True)
-        thread.start()
         try:
+            thread.start()
             yield
         finally:
-            ended.set()
-            thread.join()
+            ended.set()  # not waited for: a signal may have come while this thread had the lock
             if self._console is not None:
                 self._drawn = -inf  # a note would draw the bar as it was
             self.advance(self._done)

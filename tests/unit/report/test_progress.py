@@ -153,7 +153,10 @@ def test_the_bar_says_what_it_waits_for_and_for_how_long(terminal: Terminal) -> 
         assert "starting" not in terminal.written().rpartition("\x1b[2K")[2]
         with pytest.raises(KeyError), progress.waiting("starting Spark"):
             raise KeyError
-        assert "acidlib-progress" not in [thread.name for thread in threading.enumerate()]
+        for thread in threading.enumerate():
+            if thread.name == "acidlib-progress":
+                thread.join(10)
+                assert not thread.is_alive()
 
 
 def until(terminal: Terminal, words: str) -> str:
