@@ -52,39 +52,70 @@ def html_of(page: ReportPage) -> str:
     return _drawn(page, "page.html.j2", style=_style())
 
 
+<<<<<<< Updated upstream
 def fragment_of(page: ReportPage) -> str:
     """Return a page as a part of another document, such as a notebook, which its style does not touch.
+=======
+def fragment_of(page: Page) -> str:
+    """Return a page as a part of another document, such as a notebook: neither changes the style of the other.
+>>>>>>> Stashed changes
 
     Ids in it begin with the id of the run, as a notebook shows several.
     """
-    return _drawn(page, "fragment.html.j2", style=scoped(_style()))
+    return _drawn(page, "fragment.html.j2", style=scoped(_style()), important=_IMPORTANT)
 
 
+_COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
+_PAGE = re.compile(r"@page[^{]*\{[^{}]*\}")
+"""How the whole document is printed, which is not a fragment's to say."""
 _RULE = re.compile(r"(?<![^{}])(?P<selectors>[^{};@]+)\{(?P<body>[^{}]*)\}")
+_DECLARATION = re.compile(r"[^{};]*:[^{};]*[^{};\s]")
+_REM = re.compile(r"(?P<number>[0-9]*\.?[0-9]+)rem\b")
+_PIXELS = 16
+"""Of 1rem, whatever the other document has its own texts in."""
 _WHOLE = ("html", "body", ":root")
 """Selectors of elements that only a document of its own has."""
-_FRAGMENT = ".acidlib-report" * 3
-"""The class of a fragment, thrice: so its rules win over those of a notebook for tables, which name two classes."""
-_COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
+_FRAGMENT = ".acidlib-report"
+_IMPORTANT = " !important"
+_RULES, _RESET = "acidlib-rules", "acidlib-reset"
+# What is important in a layer wins over everything outside, however many classes that names, and what is in the first
+# layer over the second. There everything is what browsers have of their own, or from which the other document's fonts,
+# colours and spaces would be inherited.
+_LAYERS = f"""\
+@layer {_RULES}, {_RESET};
+@layer {_RESET} {{
+{_FRAGMENT} {{ all: initial{_IMPORTANT}; display: block{_IMPORTANT}; }}
+{_FRAGMENT} *, {_FRAGMENT} *::before, {_FRAGMENT} *::after {{ all: revert{_IMPORTANT}; }}
+}}
+@layer {_RULES} {{
+"""
 
 
 def scoped(style: str) -> str:
-    """Return a style sheet whose rules concern the inside of a fragment alone."""
+    """Return a style sheet whose rules concern the inside of a fragment alone, and that no other one changes there."""
+
+    def important(match: re.Match[str]) -> str:
+        return _REM.sub(lambda size: f"{_PIXELS * float(size['number']):g}px", match[0]) + _IMPORTANT
 
     def within(match: re.Match[str]) -> str:
         selectors = (selector.strip() for selector in match["selectors"].split(","))
         scoped = (_FRAGMENT if name in _WHOLE else f"{_FRAGMENT} {name}" for name in selectors)
-        return f"{', '.join(scoped)} {{{match['body']}}}"
+        return f"{', '.join(scoped)} {{{_DECLARATION.sub(important, match['body'])}}}"
 
-    return _RULE.sub(within, _COMMENT.sub("", style))
+    return f"{_LAYERS}{_RULE.sub(within, _PAGE.sub('', _COMMENT.sub('', style)))}}}"
 
 
 def _style() -> str:
     return (_HERE / "page.css").read_text(encoding="utf-8")
 
 
+<<<<<<< Updated upstream
 def _drawn(page: ReportPage, template: str, *, style: str) -> str:
     """Return a page by a template of this folder."""
+=======
+def _drawn(page: Page, template: str, *, style: str, important: str = "") -> str:
+    """Return a page by a template of this folder; `important` ends the declarations of its own elements."""
+>>>>>>> Stashed changes
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup, escape
 
@@ -106,6 +137,7 @@ def _drawn(page: ReportPage, template: str, *, style: str) -> str:
     )
     environment.filters["breakable"] = breakable
     environment.globals["style"] = Markup(style)  # noqa: S704 - a file of ours
+    environment.globals["important"] = important
     return environment.get_template(template).render(page=page, head=page.head)
 
 

@@ -16,6 +16,8 @@ _REFRESH_SECONDS = 0.2
 _LINES = 20
 """Lines about problems that are shown; the result has them all."""
 _SHOWN = (NOTE, WARNING, ERROR)
+_BAR = "all: revert !important; vertical-align: middle !important"
+"""The style of a bar, which that of a notebook does not change."""
 
 Display = Callable[..., Any]
 """IPython's `display`, which returns a handle to what it shows."""
@@ -78,7 +80,7 @@ class NotebookBar:
         self._lines.append(one_line(f"{step.level}: {about}{step.note}"))
 
     def _html(self, step: Step, text: str) -> str:
-        bar = f'<progress value="{step.done}" max="{max(step.total, 1)}" style="vertical-align: middle"></progress>'
+        bar = f'<progress value="{step.done}" max="{max(step.total, 1)}" style="{_BAR}"></progress>'
         above = f"{escape(one_line(step.title))} {bar} {escape(one_line(text))}" if step.title else ""
         lines = [*self._lines, f"and {self._more:,} more"] if self._more else self._lines
         return f"<div>{above}{''.join(f'<div>{escape(line)}</div>' for line in lines)}</div>"

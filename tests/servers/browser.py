@@ -42,9 +42,22 @@ def site_looked_at(pages: Sequence[Path], output: Path) -> dict[str, Any]:
     return _seen("site.mjs", pages, output)
 
 
+def boxes_of(page: Path, notebooks: Sequence[Path], output: Path) -> dict[str, Any]:
+    """Where ``boxes.mjs`` saw the elements of a page of its own and of the same within notebooks, by their names.
+
+    A picture of each notebook is in ``output``. Raises ServerError without a browser.
+    """
+    return _seen("boxes.mjs", [page, *notebooks], output)
+
+
 def draw(diagrams: Mapping[str, str], output: Path) -> None:
     """Have Mermaid draw diagrams as SVG files of these names. Raises ServerError without a browser."""
     _node("draw.mjs", output, standard_input=json.dumps(diagrams))
+
+
+def screenshot(page: Path, picture: Path) -> None:
+    """Draw the top of a page. Raises ServerError without a browser."""
+    _node("shot.mjs", picture, page)
 
 
 def _seen(script: str, pages: Sequence[Path], output: Path) -> dict[str, Any]:
