@@ -52,13 +52,8 @@ def html_of(page: ReportPage) -> str:
     return _drawn(page, "page.html.j2", style=_style())
 
 
-<<<<<<< Updated upstream
 def fragment_of(page: ReportPage) -> str:
-    """Return a page as a part of another document, such as a notebook, which its style does not touch.
-=======
-def fragment_of(page: Page) -> str:
     """Return a page as a part of another document, such as a notebook: neither changes the style of the other.
->>>>>>> Stashed changes
 
     Ids in it begin with the id of the run, as a notebook shows several.
     """
@@ -109,13 +104,8 @@ def _style() -> str:
     return (_HERE / "page.css").read_text(encoding="utf-8")
 
 
-<<<<<<< Updated upstream
-def _drawn(page: ReportPage, template: str, *, style: str) -> str:
-    """Return a page by a template of this folder."""
-=======
-def _drawn(page: Page, template: str, *, style: str, important: str = "") -> str:
+def _drawn(page: ReportPage, template: str, *, style: str, important: str = "") -> str:
     """Return a page by a template of this folder; `important` ends the declarations of its own elements."""
->>>>>>> Stashed changes
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup, escape
 
