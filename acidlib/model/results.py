@@ -239,7 +239,7 @@ class CompactionResult(OfPlace, Reasoned):
     unverified: bool = False
     """Whether this result, or an earlier one, could not be verified: the place is in quarantine."""
     statistics: Statistics | None = None
-    """What was written to the metastore; null if nothing had to be."""
+    """The update in the metastore; null if none was due."""
     files: tuple[ResultFile, ...] | None = None
     """One entry per file of the result, done or planned."""
 

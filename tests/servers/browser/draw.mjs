@@ -12,13 +12,14 @@ async function drawn(name, text) {
     deterministicIds: true,
     htmlLabels: false,
     fontFamily: 'Arial, Helvetica, "Liberation Sans", sans-serif',
-    themeCSS: '& { background: #fff }',
     flowchart: {useMaxWidth: false},
     sequence: {useMaxWidth: false},
     state: {useMaxWidth: false},
   });
   const {svg} = await mermaid.render(name, text);
-  return new XMLSerializer().serializeToString(new DOMParser().parseFromString(svg, 'text/html').querySelector('svg'));
+  const picture = new DOMParser().parseFromString(svg, 'text/html').querySelector('svg');
+  picture.setAttribute('style', 'background: #fff'); // also on a dark page
+  return new XMLSerializer().serializeToString(picture);
 }
 
 const [program, output] = process.argv.slice(2);
