@@ -143,7 +143,7 @@ class Postgres:
             home.chmod(0o755)
             os.chown(data, user, group)
         environment = {**os.environ, "LC_ALL": "C", "PGTZ": "UTC"}
-        made = subprocess.run_batches(
+        made = subprocess.run(
             [programs / "initdb", "-D", data, "-U", USER, "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"],
             env=environment,
             cwd=data,
@@ -237,7 +237,7 @@ def _runs(programs: Path, user: int | None, group: int | None) -> bool:
     groups: list[int] | None = None if user is None else []
     try:
         for program in ("initdb", "postgres"):
-            subprocess.run_batches(
+            subprocess.run(
                 [programs / program, "--version"],
                 cwd="/",
                 user=user,
