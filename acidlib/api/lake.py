@@ -57,7 +57,7 @@ from acidlib.arguments import (
     WAREHOUSE,
 )
 from acidlib.config.settings import Layer
-from acidlib.errors import UsageError
+from acidlib.errors import RefusedError, UsageError
 from acidlib.execute.answers import returned_by
 from acidlib.execute.services import Services
 from acidlib.execute.spark_options import stated_spark_options
@@ -129,7 +129,7 @@ class CompactionOptions(TypedDict, total=False):
     time_budget           start nothing after so long
     lock_timeout          how long a publication by two renames waits for readers (Hive 3.1)
     minor_as_major_bytes  base size up to which a minor of deltas and deletes runs as a major; 0: never
-    verify                "all", or a share such as "sample=0.1": a second reader compares before publication
+    verify                True or "all", or a share such as "sample=0.1": a second reader compares before publication
     release_held          lift the quarantine of a named place: its result has been checked
     buckets               of a rebalance, 1 to 4096; None = as many as there are
     spark                 a session whose executors do the work, and which is as it was afterwards
@@ -150,7 +150,7 @@ class CompactionOptions(TypedDict, total=False):
     time_budget: Duration | None
     lock_timeout: Duration | None
     minor_as_major_bytes: Size | None
-    verify: str | None
+    verify: str | bool | None
     release_held: bool
     buckets: int | None
     spark: Any
@@ -329,7 +329,7 @@ class Lake:
         time_budget: Duration | None = None,
         lock_timeout: Duration | None = None,
         minor_as_major_bytes: Size | None = None,
-        verify: str | None = None,
+        verify: str | bool | None = None,
         release_held: bool = False,
         buckets: int | None = None,
         spark: Any = None,
@@ -349,10 +349,13 @@ class Lake:
                 most = bytes_of(minor_as_major_bytes, name="minor-as-major-bytes")
                 given["acidlib.minor.as.major.bytes"] = str(most)
             if verify is not None:
-                given["acidlib.verify"] = verify
+                given["acidlib.verify"] = verify if isinstance(verify, str) else "all" if verify else "none"
             settings, _ = environment.settings.with_layer(Layer.COMMAND_LINE, given)
             environment = replace(environment, settings=settings)
-            share = parse_verify_share(settings.text("acidlib.verify"))
+            try:
+                share = parse_verify_share(settings.text("acidlib.verify"))
+            except RefusedError as error:
+                raise UsageError(error.words) from None
             if release_held and not (selection.tables or selection.location is not None):
                 raise UsageError(f"{RELEASE_HELD} is for a named place: give {TABLE} or {LOCATION}")
             if selection.warehouse is not None and not selection.tables:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import wraps
 from inspect import Parameter, signature
+from types import NoneType
 from typing import Any, ParamSpec, TypeVar
 
 from acidlib.errors import AcidError, DefectError, UsageError
@@ -12,6 +13,12 @@ from acidlib.wording import did_you_mean
 
 P = ParamSpec("P")
 R = TypeVar("R")
+_KINDS: dict[str, tuple[type, ...]] = {
+    "bool": (bool,),
+    "str | None": (str, NoneType),
+    "str | bool | None": (str, bool, NoneType),
+}
+"""Types of arguments for which Python would take other values by their truth, or fail far from the caller."""
 
 
 def verb(options: Any = None) -> Callable[[Callable[P, R]], Callable[P, R]]:
@@ -40,6 +47,11 @@ def verb(options: Any = None) -> Callable[[Callable[P, R]], Callable[P, R]]:
                 explicit.bind(*args, **kwargs)
             except TypeError as error:
                 raise UsageError(f"Cannot call {function.__name__}(): {error}") from None
+            for name, value in kwargs.items():
+                kinds = _KINDS.get(str(explicit.parameters[name].annotation))
+                if kinds is not None and not isinstance(value, kinds):
+                    words = " or ".join("None" if kind is NoneType else kind.__name__ for kind in kinds)
+                    raise UsageError(f"Cannot call {function.__name__}(): {name} is {words}, and not {value!r}")
             try:
                 return function(*args, **kwargs)
             except AcidError as error:

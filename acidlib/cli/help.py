@@ -50,6 +50,8 @@ def shown_mistakes() -> Iterator[None]:
     """Have the message about a wrong command line on one line, with the secrets in it masked."""
     try:
         yield
+    except click.exceptions.NoArgsIsHelpError:  # its message is the help
+        raise
     except click.ClickException as error:
         from acidlib.report.text import one_line
 

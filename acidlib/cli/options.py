@@ -210,7 +210,7 @@ def place_of(place: str | None, filters: dict[str, Any], *, has_metastore: bool)
     """Return the options of a job with those that PLACE stands for: --location, or --table and --partition."""
     if place is None:
         return filters
-    is_location = place.startswith(("/", ".")) or ":/" in place
+    is_location = place.startswith(("/", ".")) or ":/" in place or ("/" in place and Path(place).is_dir())
     if filters["location"] is not None or filters["tables"] or (is_location and filters["warehouse"] is not None):
         raise click.UsageError(f"{place} names a place already: --location, --warehouse and --table cannot")
     if is_location:

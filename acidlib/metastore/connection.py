@@ -355,7 +355,7 @@ def _one_line(error: Exception) -> str:
     return line if len(line) <= _MAX_REASON_CHARACTERS else line[: _MAX_REASON_CHARACTERS - 3] + "..."
 
 
-class _AttemptFailedError(RetryError):
+class UnansweredError(RetryError):
     """An attempt failed and another may succeed; after the last attempt it is the error of the call."""
 
 
@@ -483,7 +483,7 @@ class MetastoreClient:
                         answer_lost = True
                         if effect is Effect.NOT_IDEMPOTENT:
                             raise _unknown_outcome(action, reason) from None
-                    raise _AttemptFailedError(f"Cannot {action}: {reason}") from None
+                    raise UnansweredError(f"Cannot {action}: {reason}") from None
                 except NoSuchTransactionError:
                     if answer_lost and effect is Effect.IDEMPOTENT:
                         # a transaction that has ended may be forgotten: Hive 3.1 does so at once if it wrote nothing
@@ -492,7 +492,7 @@ class MetastoreClient:
                     raise
             except BaseException as error:
                 # after these the connection may be in the middle of an answer: it is not used again
-                lost = (_AttemptFailedError, UnknownOutcomeError, DefectError)
+                lost = (UnansweredError, UnknownOutcomeError, DefectError)
                 if isinstance(error, lost) or not isinstance(error, AcidError):
                     self._move_on()
                 raise
@@ -533,7 +533,7 @@ class MetastoreClient:
         retrying = Retrying(
             stop=stop_after_attempt(attempts),
             wait=wait_exponential(multiplier=1, max=_MAX_WAIT_SECONDS),
-            retry=retry_if_exception_type(_AttemptFailedError),
+            retry=retry_if_exception_type(UnansweredError),
             sleep=self._sleep,
             reraise=True,
         )
@@ -594,7 +594,7 @@ class MetastoreClient:
             # servers that let us in before may do so again; a RefusedError would count against the table
             raise refused[0] if calls is None else RetryError(str(refused[0]))
         uris = ", ".join(endpoint.uri for endpoint in endpoints)
-        raise _AttemptFailedError(f"Cannot reach the metastore {uris}: {'; '.join(failures)}")
+        raise UnansweredError(f"Cannot reach the metastore {uris}: {'; '.join(failures)}")
 
 
 def _unknown_outcome(action: str, reason: str) -> UnknownOutcomeError:

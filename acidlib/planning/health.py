@@ -377,9 +377,13 @@ def _error_of(request: CompactionRequest) -> str:
 
 
 def _histories(seen: StatusSnapshot) -> list[list[CompactionRequest]]:
-    """Return the requests of each place, newest first. Ids of two queues cannot be compared with each other."""
+    """Return the requests of each place, newest first. Ids of two queues cannot be compared with each other.
+
+    One that the operator has undone is no failure, though the queue keeps it as one.
+    """
     by_place: dict[object, list[CompactionRequest]] = {}
-    for request in sorted(seen.requests, key=lambda request: request.id, reverse=True):
+    kept = (request for request in seen.requests if request.facts.undone is None)
+    for request in sorted(kept, key=lambda request: request.id, reverse=True):
         place = request.facts.location if seen.by_location else request.facts.metastore
         by_place.setdefault((place, request.ref), []).append(request)
     return list(by_place.values())
