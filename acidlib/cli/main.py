@@ -40,6 +40,7 @@ from acidlib.execute.spark_options import (
     KEYTAB,
     OPTIONS,
     PRINCIPAL,
+    SHELL,
     SUBMIT_ARGS,
     SparkOptions,
     spark_options,
@@ -186,7 +187,7 @@ def run_job(job: Job, *, spark: Sequence[str], words: Sequence[str], name: str) 
     if not set(_HELP) & set(words):
         tell_starting("Spark" if options.driver_is_placed else job.name)
     if not job.spark:
-        os.environ[SUBMIT_ARGS] = shlex.join(options.words)  # for --principal and --keytab
+        os.environ[SUBMIT_ARGS] = shlex.join([*options.words, SHELL])  # for --principal and --keytab
         job.load().main(args=list(words), prog_name=name)  # ends the process
     _check_words(job, name, words, options)
     if not options.driver_is_placed:  # it has the variables of this process

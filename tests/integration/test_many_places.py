@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
@@ -70,10 +71,10 @@ def test_the_bad_ones_are_told_and_the_rest_is_done(
 def test_a_run_that_is_terminated_gives_all_back(jobs: Jobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     places = Places(tmp_path / "db.db" / "t", 24)
     jobs.good("initiator", *places.asked, *OVER)
-    publish = RenameStage.publish
+    publish, number = RenameStage.publish, itertools.count()
 
     def slowly(*given, **named):
-        time.sleep(0.05)
+        time.sleep(1.0 if next(number) else 0.0)
         return publish(*given, **named)
 
     with monkeypatch.context() as patch:

@@ -79,7 +79,7 @@ def test_a_place_is_named_once(jobs: Jobs, tmp_path: Path) -> None:
     assert "/x names a place already" in ran.err
     ran = jobs("show_place", "db.t/ds=1")
     assert ran.status == 2
-    assert "--table needs --metastore-uri" in ran.err
+    assert "there is no metastore; give --metastore-uri" in ran.err
     ran = jobs("show_place", tmp_path / "absent", *ALL)
     assert ran.status == 1
     assert "absent" in ran.err

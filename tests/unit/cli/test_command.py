@@ -55,6 +55,12 @@ def submitted(monkeypatch: pytest.MonkeyPatch) -> Submitted:
     return found
 
 
+@pytest.fixture(autouse=True)
+def _own_options_of_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command that needs no Spark puts them into a variable of its process, which is here that of other tests."""
+    monkeypatch.setenv(SUBMIT_ARGS, "")
+
+
 def called(*words: str) -> Result:
     return CliRunner().invoke(command.group, words)
 
