@@ -178,7 +178,10 @@ class _RunProgress:
         bad = self._ended[Outcome.FAILED] + self._ended[Outcome.CONFLICT]
         parts = [f"{self.scheduler.in_flight:,} in flight", f"{bad:,} failed" if bad else ""]
         parts.append(human_bytes(self._bytes) if self._bytes else "")
-        self._services.progress.advance(self._ended.total(), detail=", ".join(part for part in parts if part))
+        ended = self._ended.total()
+        if self._run.max_partitions is not None:
+            ended -= self._ended[Outcome.ALREADY_COMPACT]  # as the limit counts, by which the total is known
+        self._services.progress.advance(ended, detail=", ".join(part for part in parts if part))
 
     def summary(self) -> str:
         """Return the number of places by their outcome, for a run that was stopped."""

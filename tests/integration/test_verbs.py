@@ -228,6 +228,16 @@ def test_progress_goes_to_a_callback_or_nowhere(doors: Doors, capfd: pytest.Capt
     assert capfd.readouterr() == ("", "")
 
 
+def test_progress_never_counts_more_places_than_a_limit_starts(doors: Doors) -> None:
+    """Places that are compact already are not counted by the limit."""
+    steps: list[Any] = []
+    doors.lake.table("sales.visits").compact("major", progress=False)
+    doors.lake.compact("major", tables="sales.*", order="name", max_partitions=2, progress=steps.append)
+    compacting = [step for step in steps if step.title.startswith("compacting 2 places")]
+    assert compacting
+    assert all(step.done <= step.total for step in compacting)
+
+
 def test_small_work_is_done_in_the_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As a program has it, with no machine of the tests: no JVM is started for a small table."""
     monkeypatch.setenv("ACIDLIB_HOME", str(tmp_path / "home"))
