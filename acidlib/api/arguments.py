@@ -34,7 +34,7 @@ from acidlib.errors import RefusedError, UsageError
 from acidlib.location import Location
 from acidlib.model.tables import pattern_globs
 from acidlib.places.place import FULL, INSERT_ONLY, Interpretation, stated_reader
-from acidlib.places.selection import Selection
+from acidlib.places.selection import Selection, is_glob
 from acidlib.planning.stated_write_ids import StatedWriteIds, stated_write_ids
 from acidlib.runs.environment import Environment
 from acidlib.runs.machine import Machine, stores_of
@@ -102,27 +102,20 @@ _KEYWORDS = {
     "no-metastore": "acidlib.warehouse() or acidlib.directory()",
     "rebalance": "the kind rebalance",
     "orphans": "orphans()",
-}
-"""What a program writes where that is not the name of the option."""
-_OF_LAKES = {
     "metastore-uri": "metastore",
-    "metastore-db": "metastore_db",
     "queue-url": "queue",
     "set": "settings",
-    "pool": "pool",
-    "write-ids": "write_ids",
-    "write-ids-file": "write_ids_file",
-    "all-committed": "all_committed",
     "yes": "of_each",
-    "table-kind": "table_kind",
     "insert-only": "table_kind='insert-only'",
-    "columns": "columns",
     "table-columns": "columns='name type, ...'",
-    "hive-version": "hive_version",
-    "visibility-txn": "visibility_txn",
 }
-"""What a program writes where it makes the lake, not where it calls a verb."""
-_OF_METASTORES = ("metastore-uri", "metastore-db", "pool")
+"""What a program writes where that is not the name of the option."""
+_OF_METASTORES = frozenset({"metastore-uri", "metastore-db", "pool"})
+_OF_LAKES = _OF_METASTORES | {
+    *("queue-url", "set", "write-ids", "write-ids-file", "all-committed", "yes", "table-kind", "insert-only"),
+    *("columns", "table-columns", "hive-version", "visibility-txn"),
+}
+"""Arguments that a program gives where it makes the lake, not where it calls a verb."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,14 +152,15 @@ class DirectoryOptions:
             return "acidlib.directory()"
         return "acidlib.connect()" if self.warehouse is None else "acidlib.warehouse()"
 
-    def word(self, argument: str) -> str:
+    def word(self, name: str) -> str:
         """Return an argument of messages as a program has it that calls a verb of a lake of them."""
-        if argument == "committed":
+        if name == "committed":
             given = "write_ids, write_ids_file" if self.location is not None else "write_ids_file"
             return f"{given} or all_committed of {self.maker}"
-        if (name := _OF_LAKES.get(argument)) is not None:
-            return f"{name} of {'acidlib.connect()' if argument in _OF_METASTORES else self.maker}"
-        return _KEYWORDS.get(argument) or argument.replace("-", "_")
+        word = _KEYWORDS.get(name) or name.replace("-", "_")
+        if name in _OF_LAKES:
+            return f"{word} of {'acidlib.connect()' if name in _OF_METASTORES else self.maker}"
+        return word
 
 
 def selected(
@@ -265,7 +259,7 @@ def interpretation_of(environment: Environment, selection: Selection, directorie
     if given is not None and not names_something:
         raise UsageError(f"{given} goes with {LOCATION} or {WAREHOUSE}: queued requests have their own")
     if columns is not None:
-        if selection.location is None and (len(selection.tables) != 1 or set("*?[") & set(selection.tables[0])):
+        if selection.location is None and (len(selection.tables) != 1 or is_glob(selection.tables[0])):
             raise UsageError(f"{COLUMNS} is for one table: give {LOCATION}, or one {TABLE}")
         from acidlib.orc.schema import row_type_of_columns  # slow to import
 

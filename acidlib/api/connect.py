@@ -39,15 +39,15 @@ def connect(
 ) -> Lake:
     """Return the tables of a metastore; nothing is opened yet.
 
-    metastore  thrift://host:9083 or zookeeper://host:2181/node, several separated by commas for failover, or "none";
-               None = that of hive-site.xml in the folder that HIVE_CONF_DIR names
-    settings   texts by the names of settings (docs/options.md), which win over all files
+    metastore     thrift://host:9083 or zookeeper://host:2181/node, several separated by commas for failover, or
+                  "none"; None = that of hive-site.xml in the folder that HIVE_CONF_DIR names
+    settings      texts by the names of settings (docs/options.md), which win over all files
     metastore_db  URL of the metastore's database: it has the queue of Hive 3.1, and facts for cleaning and statistics;
                   None = as ACIDLIB_METASTORE_DB says
-    queue      URL of the database of our own queue; None = as ACIDLIB_QUEUE_URL says, else a SQLite file (Hive 4: the
-               metastore's own queue)
-    pool       take and queue requests of this pool (Hive 4); None = as settings say
-    caller     the surroundings of the calls; None = this program
+    queue         URL of the database of our own queue; None = as ACIDLIB_QUEUE_URL says, else a SQLite file (Hive 4:
+                  the metastore's own queue)
+    pool          take and queue requests of this pool (Hive 4); None = as settings say
+    caller        the surroundings of the calls; None = this program
 
     Raises UsageError for a URI or setting that is none, RefusedError and CorruptError for files of settings. A name in
     them that has no effect is a warning of Python.

@@ -81,7 +81,7 @@ from acidlib.model.results import (
 from acidlib.model.tables import TableRef
 from acidlib.model.units import MAX_BUCKET, RewriteSettings
 from acidlib.places.place import Interpretation
-from acidlib.places.selection import CleanerOptions, Selection
+from acidlib.places.selection import CleanerOptions, Selection, is_glob
 from acidlib.planning.results import parse_verify_share
 from acidlib.report.answers import Cancellations, Checks, Places, Requests, Status, Undo
 from acidlib.report.progress import ERROR
@@ -257,7 +257,7 @@ class Lake:
         """
         with self._caller.verb(self._word):
             check_filters((name,), (), ())
-            if set("*?[") & set(name):
+            if is_glob(name):
                 raise UsageError(f"Cannot name a table {name}: verbs of the lake take patterns, as {TABLE}")
             if not self._environment.metastore and self._directories.warehouse is None:
                 raise UsageError(

@@ -178,21 +178,24 @@ class _RunProgress:
         bad = self._ended[Outcome.FAILED] + self._ended[Outcome.CONFLICT]
         parts = [f"{self.scheduler.in_flight:,} in flight", f"{bad:,} failed" if bad else ""]
         parts.append(human_bytes(self._bytes) if self._bytes else "")
-        ended = self._ended.total()
-        if self._run.max_partitions is not None:
-            ended -= self._ended[Outcome.ALREADY_COMPACT]  # as the limit counts, by which the total is known
-        self._services.progress.advance(ended, detail=", ".join(part for part in parts if part))
+        self._services.progress.advance(self._ended_of_total, detail=", ".join(part for part in parts if part))
 
     def summary(self) -> str:
         """Return the number of places by their outcome, for a run that was stopped."""
         given_back = self.scheduler.given_back
-        not_begun = max(0, self._places - self._ended.total() - given_back)
+        not_begun = max(0, self._places - self._ended_of_total - given_back)
         counts = [(state.value, count) for state, count in self._ended.items()]
         counts += [("given back", given_back), ("not begun", not_begun)]
         parts = [f"{count:,} {outcome}" for outcome, count in counts if count]
         if not parts:
             return "no place was begun"
         return f"of {plural(sum(count for _, count in counts), 'place')} {', '.join(parts)}"
+
+    @property
+    def _ended_of_total(self) -> int:
+        """How many of the places that `begin` has counted have ended: a limit counts none that is compact already."""
+        is_limited = self._run.max_partitions is not None
+        return self._ended.total() - (self._ended[Outcome.ALREADY_COMPACT] if is_limited else 0)
 
     def _ended_lately(self) -> int:
         now = self._services.clock()

@@ -69,8 +69,6 @@ _KNOWN = {
     "location": "location",
     **_OF_DIRECTORIES,
 }
-
-
 _WORDS = {
     "committed": "writeIds or allCommitted",
     "insert-only": "tableKind=insert-only",
@@ -81,16 +79,13 @@ _WORDS = {
     "metastore-uri": "metastore",
     "no-metastore": "location",
     "warehouse": "location",
-    "write-ids": "writeIds",
-    "all-committed": "allCommitted",
-    "table-kind": "tableKind",
-    "hive-version": "hiveVersion",
 }
+"""What stands for arguments of messages where that is not their name among the options."""
 
 
 def word(argument: str) -> str:
     """Return what stands for an argument of messages in the options of a `load()`; else its name in `acidlib`."""
-    return _WORDS.get(argument) or argument.replace("-", "_")
+    return _WORDS.get(argument) or _KNOWN.get(argument.replace("-", "")) or argument.replace("-", "_")
 
 
 def source_options(options: Mapping[str, str]) -> SourceOptions:
