@@ -182,12 +182,15 @@ def _taken(words: Sequence[str], option: str) -> tuple[list[str], list[str]]:
 def without_passwords(words: Sequence[str]) -> tuple[list[str], dict[str, str]]:
     """Return the words of a job without URLs of databases that hold a password, and these by their variables.
 
-    `ps` shows the words of a process to all users, and its variables to none.
+    `ps` shows the words of a process to all users, and its variables to none. A metastore's database wins over a queue,
+    but its variable does not: with it no queue is named any more, and the caller forgets a variable that names one.
     """
     rest, variables = [*words], {}
     for option, variable in _DATABASES.items():
         others, urls = _taken(rest, option)
-        if any(masked(url) != url for url in urls):
+        if METASTORE_DB_VARIABLE in variables:
+            rest = others
+        elif any(masked(url) != url for url in urls):
             rest, variables[variable] = others, urls[-1]
     return rest, variables
 

@@ -33,7 +33,7 @@ from acidlib.cli.launch import (
     tell_starting,
     without_passwords,
 )
-from acidlib.config.files import CHECKOUT
+from acidlib.config.files import CHECKOUT, METASTORE_DB_VARIABLE, QUEUE_VARIABLE
 from acidlib.errors import AcidError, RefusedError, UsageError
 from acidlib.execute.spark_options import (
     DEPLOY_MODE,
@@ -192,6 +192,8 @@ def run_job(job: Job, *, spark: Sequence[str], words: Sequence[str], name: str) 
     _check_words(job, name, words, options)
     if not options.driver_is_placed:  # it has the variables of this process
         words, variables = without_passwords(words)
+        if METASTORE_DB_VARIABLE in variables:
+            os.environ.pop(QUEUE_VARIABLE, None)
         os.environ.update(variables)
     start_driver(options, [str(ENTRY), job.name, *words])
 

@@ -37,9 +37,11 @@ class Submitted:
     def __init__(self) -> None:
         self.words: list[str] = []
         self.of_spark: list[str] = []
+        self.environment: dict[str, str] = {}
 
     def __call__(self, command: list[str], environment: dict[str, str]) -> None:
         self.words = command[1:]
+        self.environment = environment
         self.of_spark = shlex.split(environment.get(SUBMIT_ARGS, ""))
         raise SystemExit(0)
 
@@ -106,6 +108,22 @@ def test_help_shows_each_option_once_and_an_example_that_is_understood() -> None
         name, *words = shlex.split(example)
         assert name == job.name
         job.load().make_context(name, words).close()
+
+
+@pytest.mark.parametrize(
+    "queue", [[], ["--queue-url", "sqlite:///q.db"], ["--queue-url", "postgresql+psycopg://u:s3cret@h/queue"]]
+)
+def test_the_metastores_database_wins_over_a_queue_also_where_it_has_a_password(
+    submitted: Submitted, monkeypatch: pytest.MonkeyPatch, queue: list[str]
+) -> None:
+    """The driver finds it in a variable then, which counts where no queue is named."""
+    url = "postgresql+psycopg://u:s3cret@h/metastore"
+    monkeypatch.setenv("ACIDLIB_QUEUE_URL", "sqlite:///another.db")
+    monkeypatch.setenv("ACIDLIB_METASTORE_DB", "sqlite:///of-the-environment.db")
+    assert called("cleaner", "--metastore-uri", "thrift://h:1", "--metastore-db", url, *queue).exit_code == 0
+    assert submitted.behind_the_file == ["cleaner", "--metastore-uri", "thrift://h:1"]
+    assert submitted.environment["ACIDLIB_METASTORE_DB"] == url
+    assert "ACIDLIB_QUEUE_URL" not in submitted.environment
 
 
 @pytest.mark.parametrize("columns", [80, 120])
