@@ -3,22 +3,51 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from acidlib.errors import RefusedError
 from acidlib.masking import masked_uri
 
-LOCAL, HDFS, VIEWFS, S3 = "local", "hdfs", "viewfs", "s3"
-"""Kinds of stores."""
 
-KINDS = {
-    "file": LOCAL,
-    "hdfs": HDFS,
-    "viewfs": VIEWFS,
-    "s3a": S3,
-    "s3": S3,
-    "s3n": S3,
-}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreKind:
+    """A kind of store, with what tells its locations from others.
+
+    schemes          of its URIs; the first is the one that is stored
+    authority        what the part of the URI before its path names
+    has_default      the configuration names one where the authority is empty
+    not_in_it        characters that no authority has, as a user, password or key would stand there
+    keys_are         where the user and the keys are stated instead
+    has_directories  a directory is there although nothing lies below it
+    may_be_absent    what is missing may lie on a disk that is not mounted
+    """
+
+    name: str
+    schemes: tuple[str, ...]
+    authority: str = "a host or name service"
+    has_default: bool = True
+    not_in_it: str = "@"
+    keys_are: str = "it takes a host or name service"
+    has_directories: bool = True
+    may_be_absent: bool = False
+
+    def __str__(self) -> str:
+        return self.name
+
+
+LOCAL = StoreKind(name="local", schemes=("file",), may_be_absent=True)
+HDFS = StoreKind(name="hdfs", schemes=("hdfs",))
+VIEWFS = StoreKind(name="viewfs", schemes=("viewfs",))
+S3 = StoreKind(
+    name="s3",
+    schemes=("s3a", "s3", "s3n"),
+    authority="bucket",
+    has_default=False,
+    not_in_it="@:",
+    keys_are="keys of S3 stand in Hadoop's configuration",
+    has_directories=False,
+)
+KINDS = {scheme: kind for kind in (LOCAL, HDFS, VIEWFS, S3) for scheme in kind.schemes}
 """Kinds of stores by the schemes of URIs."""
 
 _OTHERS = {
@@ -38,7 +67,7 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 class Location:
     """A directory of one store; `str` gives its text: a bare path for local disks, else a URI.
 
-    kind       of the store, see `KINDS`
+    kind       of the store
     authority  host and port or name service of HDFS, the bucket of S3, …; empty for local disks
     path       absolute, with forward slashes, none at the end: the root of a store is "/" locally, else ""
     scheme     as it was given; schemes of one kind name the same store
@@ -47,7 +76,7 @@ class Location:
     identity   tells its directory from another one of that name, see `stores.renaming.tree`; empty where not known
     """
 
-    kind: str
+    kind: StoreKind
     authority: str
     path: str
     scheme: str = field(compare=False)
@@ -56,12 +85,9 @@ class Location:
 
     def __post_init__(self) -> None:
         """Raise `RefusedError` for an authority with a user, a password or a key: locations are shown and stored."""
-        if "@" in self.authority or (self.kind == S3 and ":" in self.authority):
-            names = (
-                "keys of S3 stand in Hadoop's configuration" if self.kind == S3 else "it takes a host or name service"
-            )
+        if any(sign in self.authority for sign in self.kind.not_in_it):
             raise RefusedError(
-                f"Cannot open {masked_uri(str(self))}: a user or key before the host is not taken; {names}"
+                f"Cannot open {masked_uri(str(self))}: a user or key before the host is not taken; {self.kind.keys_are}"
             )
 
     def __str__(self) -> str:
@@ -96,8 +122,7 @@ class Location:
     @property
     def stored_text(self) -> str:
         """The text to store and compare: the same for all schemes of one kind of store."""
-        scheme = next(scheme for scheme, kind in KINDS.items() if kind == self.kind)
-        return str(self) if self.kind == LOCAL else f"{scheme}://{self.authority}{self.path}"
+        return str(self if self.kind == LOCAL else replace(self, scheme=self.kind.schemes[0]))
 
 
 NOWHERE = Location(LOCAL, "", "", "file")
@@ -139,8 +164,8 @@ def parse_location(uri: str) -> Location:
         return Location(kind, "", rest, scheme)
     if rest and not rest.startswith("/"):
         raise RefusedError(f"Cannot open {shown}: a {scheme}: URI needs an absolute path")
-    if not authority and kind == S3:
-        raise RefusedError(f"Cannot open {shown}: it names no bucket")
+    if not authority and not kind.has_default:
+        raise RefusedError(f"Cannot open {shown}: it names no {kind.authority}")
     parts = [part for part in rest.split("/") if part]
     if any(part in (".", "..") for part in parts):
         raise RefusedError(f"Cannot open {shown}: a path with . or .. is not taken")

@@ -14,7 +14,6 @@ from acidlib.acid.listing import Listing
 from acidlib.arguments import METASTORE_DB
 from acidlib.errors import ConflictError, RefusedError, RetryError, known_error
 from acidlib.execute.services import Services
-from acidlib.location import LOCAL
 from acidlib.metastore.hms import Hms
 from acidlib.metastore.transactions import TxnType
 from acidlib.model.requests import CompactionType, State
@@ -262,17 +261,17 @@ class RolledBack:
         An empty directory of a local disk may be that of a mount that is missing, unless nothing was ever committed in
         the table, or something else lies in it.
         """
-        fs, is_local = self._services.fs(table.location), table.location.kind == LOCAL
+        fs, may_be_absent = self._services.fs(table.location), table.location.kind.may_be_absent
         is_there = fs.exists(str(table.location))
         if is_there and (
-            not is_local
+            not may_be_absent
             or (place.location != table.location and fs.list_directory(str(table.location), missing=ConflictError))
         ):
             return
         name = table.ref.whole_table
         write_ids = self._hms.valid_write_ids([name], self._hms.open_txns())[name]
         was_committed = len(write_ids.open_ids) + len(write_ids.aborted_ids) < write_ids.high_water_mark
-        if was_committed or (is_local and not is_there):
+        if was_committed or (may_be_absent and not is_there):
             raise RetryError(
                 f"Cannot clean {place.ref}: nothing lies at {place.location}; a mount may be missing, "
                 "or the configuration may lead to another store than before"

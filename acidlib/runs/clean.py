@@ -18,7 +18,7 @@ from acidlib.execute.answers import answers_of
 from acidlib.execute.in_threads import portions_done
 from acidlib.execute.services import step_seconds
 from acidlib.execute.stopping import STOPPING
-from acidlib.location import LOCAL, Location
+from acidlib.location import Location
 from acidlib.model.requests import CompactionRequest
 from acidlib.model.results import CleaningResult, Outcome, Waiting
 from acidlib.model.tables import TableRef
@@ -383,8 +383,8 @@ def _nothing_yet(request: CompactionRequest) -> CleaningResult:
 
 
 def _may_be_missing(place: Place, fact: str) -> RetryError:
-    is_local = place.location.kind == LOCAL
-    may_be = "a mount may be missing" if is_local else "the configuration may lead to another store than before"
+    is_mounted = place.location.kind.may_be_absent
+    may_be = "a mount may be missing" if is_mounted else "the configuration may lead to another store than before"
     return RetryError(f"Cannot clean {place.location}: {fact}; {may_be}")
 
 

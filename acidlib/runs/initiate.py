@@ -21,7 +21,6 @@ from acidlib.errors import (
 from acidlib.execute.answers import answer_of, value_or_raise
 from acidlib.execute.in_threads import in_threads
 from acidlib.execute.services import Services, step_seconds
-from acidlib.location import S3
 from acidlib.model.requests import CompactionType, RequestFacts
 from acidlib.model.results import InitiatorResult, Outcome
 from acidlib.places.attempts import Attempts
@@ -248,7 +247,7 @@ def is_lasting(services: Services, place: Place, error: AcidError) -> bool:
     if not isinstance(error, CorruptError | RefusedError) or isinstance(error, UsageError | MissingError):
         return False  # another store may be configured if a bucket is missing
     fs = services.fs(place.location)
-    if place.location.kind == S3 or fs.exists(str(place.location)):
+    if not place.location.kind.has_directories or fs.exists(str(place.location)):
         return True
     table = place.location
     if place.facts is not None and place.facts.table.storage.location:

@@ -21,7 +21,7 @@ from acidlib.processes import signed
 from acidlib.report.progress import WARNING, Progress
 from acidlib.runs.environment import Environment
 from acidlib.stores.hadoop import DelegationTokens, Hadoop, HandedTokens, asks_for_kerberos
-from acidlib.stores.stores import Stores
+from acidlib.stores.stores import PROPERTIES, Stores
 from acidlib.version import __version__
 
 
@@ -95,20 +95,14 @@ class Run:
         )
 
 
-_STORES = (
-    *("fs.defaultFS", "fs.hdfs.impl", "fs.permissions.umask-mode", "fs.s3a.", "fs.viewfs.mounttable.", "dfs."),
-    *("hadoop.security.", CODECS),
-)
-"""Prefixes of the properties that stores and the reading of text need; no others are sent to tasks."""
-
-
 def stores_of(environment: Environment, machine: Machine, *, is_check: bool = False) -> Stores:
     """Return the stores of tables, with Hadoop's configuration and Spark's, which wins.
 
     is_check  only paths are looked at: no connection is opened, and no user is logged in
     """
+    # no others are sent to tasks
     properties = {**environment.settings.hadoop, **machine.spark_options().hadoop}
-    configuration = {name: text for name, text in properties.items() if name.startswith(_STORES)}
+    configuration = {name: text for name, text in properties.items() if name.startswith((*PROPERTIES, CODECS))}
     if is_check:
         return Stores(configuration=configuration)
     memory = Memory(environment.settings.integer(TASK_MEMORY))

@@ -33,7 +33,7 @@ from acidlib.execute.services import WORKER_PREFIX, step_seconds
 from acidlib.execute.task import Task
 from acidlib.execute.task_processes import TaskProcesses
 from acidlib.execute.tasks import TailFacts
-from acidlib.location import S3, Location
+from acidlib.location import Location
 from acidlib.metastore.hms import Hms
 from acidlib.metastore.reading import LOCKS_PER_REQUEST, ReadTransaction, begin_read
 from acidlib.model.requests import CompactionType
@@ -524,7 +524,7 @@ def _whole_listing(stores: Stores, place: Place, pause: Callable[[float], None])
         try:
             listing = list_location(fs, location, without_unfinished=True, missing=MissingError)
         except MissingError:
-            if location.kind != S3 or place.facts is None:
+            if location.kind.has_directories or place.facts is None:
                 raise
             return Listing(location=location, modified=0.0, files=(), directories=())  # a bucket has no directories
         stages = [path for path in listing.directories if path.startswith(STAGING_PREFIX)]

@@ -58,7 +58,7 @@ def resolve_viewfs(
     """
     if not location.authority:
         scheme, _, rest = configuration.get(_DEFAULT_FS, "").partition("://")
-        table = rest.partition("/")[0] if scheme.lower() == VIEWFS else ""
+        table = rest.partition("/")[0] if scheme.lower() in VIEWFS.schemes else ""
         table = table or configuration.get(f"{_TABLES}default.name.key", "default")
         location = replace(location, authority=table)
     links, has_expressions = _links(location, configuration)

@@ -319,6 +319,9 @@ class Store(ABC):
         silent. RefusedError for a location that is no directory, CorruptError without one.
         """
 
+    def require_conditions(self, location: Location, *, unique: str) -> None:  # noqa: B027 - renames are atomic
+        """Try the conditions of requests that publication rests on; RefusedError names one that is ignored."""
+
     @abstractmethod
     def holder(self, location: Location, *, now: float) -> ClaimOwner | None:
         """Return the holder of the claim on a place, alive or not; None without one."""

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 from acidlib.config.files import absolute_path
 from acidlib.errors import RefusedError
-from acidlib.location import HDFS, LOCAL, S3, VIEWFS, Location, local_location, parse_location
+from acidlib.location import HDFS, LOCAL, S3, VIEWFS, Location, StoreKind, local_location, parse_location
 from acidlib.memory import DEFAULT_MEMORY, Memory
 from acidlib.model.tables import is_partition_directory
 from acidlib.stores.filesystem import FileSystem, RenameFileSystem, UnreachableServers
@@ -21,9 +20,11 @@ from acidlib.stores.renaming.store import RenameStore
 from acidlib.stores.renaming.tree import OpenTrees
 from acidlib.stores.store import Store, TaskFiles
 
-if TYPE_CHECKING:
-    from acidlib.stores.s3.files import S3DataFiles
-    from acidlib.stores.s3.store import S3Store
+PROPERTIES = (
+    *("fs.defaultFS", "fs.hdfs.impl", "fs.permissions.umask-mode", "fs.s3a.", "fs.viewfs.mounttable.", "dfs."),
+    "hadoop.security.",
+)
+"""How the names of Hadoop's properties begin that stores read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,55 +111,75 @@ class Stores:
         return self.store(location).fs
 
     def renaming_files(self, location: Location) -> RenameFileSystem:
-        """Return the file system of a store that publishes by renames: local disks and HDFS."""
-        return LocalFileSystem(self.trees.of(location)) if location.kind == LOCAL else self._hdfs(location)
+        """Return the file system of a store that publishes by renames; RefusedError for another one."""
+        fs = self.fs(location)
+        if not isinstance(fs, RenameFileSystem):
+            raise RefusedError(f"Cannot rename in {location}: its store has no renames")
+        return fs
 
     def store(self, location: Location) -> Store:
         """Return the store that publishes there."""
-        if location.kind == LOCAL:
-            return RenameStore(LocalFileSystem(self.trees.of(location)))
-        if location.kind == HDFS:
-            return HdfsStore(self._hdfs(location))
-        return self._in_bucket(location)[0]
+        return self._open(location).store
 
     def data(self, location: Location) -> TaskFiles:
         """Return the data files there, which one task opens and creates."""
-        if location.kind == LOCAL:
-            return LocalDataFiles(self.trees.of(location), self.memory)
-        if location.kind == HDFS:
-            self.tokens.use(location.authority)
-            return HdfsDataFiles(location.authority, about_hdfs(self.configuration), self.memory)
-        return self._in_bucket(location)[1]
+        return self._open(location).data
 
     def require_conditions(self, location: Location, *, unique: str) -> None:
-        """Try the conditions of publication in a bucket, with a hidden object; RefusedError for an ignored one."""
-        if location.kind == S3:
-            self._in_bucket(location)[0].require_conditions(location, unique=unique)
+        """Try the conditions of publication; see `Store.require_conditions`."""
+        self.store(location).require_conditions(location, unique=unique)
 
-    def _hdfs(self, location: Location) -> HdfsFileSystem:
-        overloaded = self.configuration.get(IMPLEMENTATION, "").rpartition(".")[2]
-        if overloaded.startswith("View"):  # ViewFileSystemOverloadScheme
-            raise RefusedError(
-                f"Cannot open {location}: {IMPLEMENTATION} is {overloaded}: hdfs: is a mount table there"
-            )
-        self.tokens.use(location.authority)
-        return HdfsFileSystem(location.authority, about_hdfs(self.configuration), self.unreachable, place=location.path)
-
-    def _in_bucket(self, location: Location) -> tuple[S3Store, S3DataFiles]:
-        """Open a bucket; RefusedError where its client is not installed, or does not understand its settings."""
-        if location.kind != S3:
+    def _open(self, location: Location) -> OpenStore:
+        opened_by = _OPENED_BY.get(location.kind)
+        if opened_by is None:
             raise RefusedError(f"Cannot open {location}: it is a name in a mount table, not the location behind it")
-        try:
-            from acidlib.stores.s3.client import Bucket, bucket_options, with_stored_keys
-            from acidlib.stores.s3.files import S3DataFiles
-            from acidlib.stores.s3.store import S3Store
-        except ModuleNotFoundError as error:
-            raise RefusedError(
-                f"Cannot open {location}: {error.name} is not installed; pip install 'acidlib[s3]' brings it"
-            ) from error
-        properties = with_stored_keys(location.authority, self.configuration, self.secrets.passwords)
-        bucket = Bucket(bucket_options(location.authority, properties), self.unreachable)
-        return S3Store(bucket), S3DataFiles(bucket, self.memory)
+        return opened_by(self, location)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenStore:
+    """A store as it is opened for a location: where it publishes, and the data files of one task."""
+
+    store: Store
+    data: TaskFiles
+
+
+def _on_disks(stores: Stores, location: Location) -> OpenStore:
+    tree = stores.trees.of(location)
+    return OpenStore(RenameStore(LocalFileSystem(tree)), LocalDataFiles(tree, stores.memory))
+
+
+def _in_hdfs(stores: Stores, location: Location) -> OpenStore:
+    overloaded = stores.configuration.get(IMPLEMENTATION, "").rpartition(".")[2]
+    if overloaded.startswith("View"):  # ViewFileSystemOverloadScheme
+        raise RefusedError(f"Cannot open {location}: {IMPLEMENTATION} is {overloaded}: hdfs: is a mount table there")
+    stores.tokens.use(location.authority)
+    about = about_hdfs(stores.configuration)
+    fs = HdfsFileSystem(location.authority, about, stores.unreachable, place=location.path)
+    return OpenStore(HdfsStore(fs), HdfsDataFiles(location.authority, about, stores.memory))
+
+
+def _in_bucket(stores: Stores, location: Location) -> OpenStore:
+    """Open a bucket; RefusedError where its client is not installed, or does not understand its settings."""
+    try:
+        from acidlib.stores.s3.client import Bucket, bucket_options, with_stored_keys
+        from acidlib.stores.s3.files import S3DataFiles
+        from acidlib.stores.s3.store import S3Store
+    except ModuleNotFoundError as error:
+        raise RefusedError(
+            f"Cannot open {location}: {error.name} is not installed; pip install 'acidlib[s3]' brings it"
+        ) from error
+    properties = with_stored_keys(location.authority, stores.configuration, stores.secrets.passwords)
+    bucket = Bucket(bucket_options(location.authority, properties), stores.unreachable)
+    return OpenStore(S3Store(bucket), S3DataFiles(bucket, stores.memory))
+
+
+_OPENED_BY: Mapping[StoreKind, Callable[[Stores, Location], OpenStore]] = {
+    LOCAL: _on_disks,
+    HDFS: _in_hdfs,
+    S3: _in_bucket,
+}
+"""Opens a location of each kind of store."""
 
 
 def _normal(location: Location) -> Location:
