@@ -162,9 +162,9 @@ def _in_hdfs(stores: Stores, location: Location) -> OpenStore:
 def _in_bucket(stores: Stores, location: Location) -> OpenStore:
     """Open a bucket; RefusedError where its client is not installed, or does not understand its settings."""
     try:
+        from acidlib.stores.buckets.files import S3DataFiles
+        from acidlib.stores.buckets.store import S3Store
         from acidlib.stores.s3.client import Bucket, bucket_options, with_stored_keys
-        from acidlib.stores.s3.files import S3DataFiles
-        from acidlib.stores.s3.store import S3Store
     except ModuleNotFoundError as error:
         raise RefusedError(
             f"Cannot open {location}: {error.name} is not installed; pip install 'acidlib[s3]' brings it"

@@ -15,10 +15,10 @@ from forking import fork
 
 from acidlib.model.uploads import StagedUpload
 from acidlib.points import KILL_AT, STOP_AT, Point, reach
-from acidlib.stores.s3 import store as completing
+from acidlib.stores.buckets import store as completing
+from acidlib.stores.buckets.files import S3DataFiles, S3FileSystem
+from acidlib.stores.buckets.store import PROBED, S3Claim, S3Stage, S3Store, remove_staging, staging_records
 from acidlib.stores.s3.client import Bucket
-from acidlib.stores.s3.files import S3DataFiles, S3FileSystem
-from acidlib.stores.s3.store import PROBED, S3Claim, S3Stage, S3Store, remove_staging, staging_records
 from acidlib.stores.store import STALE_SECONDS, ClaimOwner, StagedDirectory, StagedFile
 
 INPUTS = ("delta_0000001_0000001_0000", "delta_0000005_0000005_0000")

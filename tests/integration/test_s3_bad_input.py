@@ -85,7 +85,7 @@ def clear(text: str) -> str:
 def settle(server: S3Server, jobs: Jobs, place: Location, before: list[merge.Row], tmp_path: Path) -> None:
     """The next run and the next cleaning: the rows are as before, one result is left, and nothing of the dead run."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("acidlib.stores.s3.store.has_ended", bool)  # whose process is this one
+        patch.setattr("acidlib.stores.buckets.store.has_ended", bool)  # whose process is this one
         jobs.good("major_compact", "--location", str(place), *ALL)
         assert rows(server, place, tmp_path) == before
         # what failed waits before it comes again, and litter for a day

@@ -20,10 +20,10 @@ from acidlib.planning.inputs import CompactionInputs, Publication
 from acidlib.planning.units import actions_of_tasks
 from acidlib.rewrite.bucket import join_parts, plan_bucket, run_part, run_unit
 from acidlib.runs.plan import filled_directories
+from acidlib.stores.buckets.store import S3Stage
 from acidlib.stores.listing import list_location
 from acidlib.stores.renaming.local import LocalFileSystem
 from acidlib.stores.s3.client import Bucket, bucket_options
-from acidlib.stores.s3.store import S3Stage
 from integration.s3_runs import Steps, accepted
 from integration.test_parts import make_table
 

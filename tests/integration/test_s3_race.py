@@ -28,11 +28,11 @@ from acidlib.errors import (
 )
 from acidlib.location import parse_location
 from acidlib.points import Point
+from acidlib.stores.buckets import store as publishing
+from acidlib.stores.buckets.files import is_open
 from acidlib.stores.listing import list_location
 from acidlib.stores.removing import LITTER_SECONDS, find_litter
-from acidlib.stores.s3 import store as publishing
 from acidlib.stores.s3.client import Bucket, bucket_options
-from acidlib.stores.s3.files import is_open
 from integration import s3_runs
 from integration.s3_runs import (
     BY_ANY_CLAIM,

@@ -18,12 +18,12 @@ from servers.s3_proxy import Relay
 from acidlib.errors import ConflictError, CorruptError, MissingError, RefusedError, RetryError
 from acidlib.location import parse_location
 from acidlib.model.uploads import StagedUpload
+from acidlib.stores.buckets import files as reading
+from acidlib.stores.buckets import files as uploading
+from acidlib.stores.buckets.files import S3DataFiles, S3FileSystem, remove_keys
 from acidlib.stores.filesystem import FileSystem
 from acidlib.stores.listing import list_location
-from acidlib.stores.s3 import files as reading
-from acidlib.stores.s3 import files as uploading
 from acidlib.stores.s3.client import Bucket, ChangedError, bucket_options, create_object, read_object, replace_object
-from acidlib.stores.s3.files import S3DataFiles, S3FileSystem, remove_keys
 
 pytestmark = pytest.mark.live
 MIB = 1 << 20
@@ -180,7 +180,7 @@ def test_what_a_store_would_not_remove_is_told(bucket: Bucket, root: str, monkey
     put(bucket, root, "a", "b", "c")
     answers = iter([{}, {"Errors": [{"Key": "w/c", "Code": "AccessDenied", "Message": "locked"}]}])
     monkeypatch.setattr(bucket.client, "delete_objects", lambda **given: next(answers))
-    monkeypatch.setattr("acidlib.stores.s3.files._REMOVED_AT_ONCE", 2)
+    monkeypatch.setattr("acidlib.stores.buckets.files._REMOVED_AT_ONCE", 2)
     with pytest.raises(RetryError, match=r"kept 1 of 3 objects, first w/c \(AccessDenied: locked\)"):
         remove_keys(bucket, root, ["w/a", "w/b", "w/c"])
 

@@ -27,7 +27,7 @@ from servers.process import free_port
 from servers.s3 import S3Server
 
 from acidlib.location import HDFS, S3, VIEWFS
-from acidlib.stores.s3.store import S3Stage
+from acidlib.stores.buckets.store import S3Stage
 from integration.harness import AROUND, Jobs, Ran, use_runner
 from integration.hive3_site import METASTORES, OWN, Site
 from integration.hive3_tables import EXCLUSIVE, MINOR, Laid

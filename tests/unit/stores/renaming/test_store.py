@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError, RetryError, UnknownOutcomeError
+from acidlib.stores.buckets.store import S3Store
 from acidlib.stores.filesystem import RenameFileSystem
 from acidlib.stores.renaming.local import LocalFileSystem
 from acidlib.stores.renaming.store import RenameStage, RenameStore
-from acidlib.stores.s3.store import S3Store
 from acidlib.stores.store import UNDONE, StagedFile, attempt_path
 from unit.stores.places import DELETES, DELTA, FS, INPUTS, TAKEN, fine, recorded, stage, take, visible
 

@@ -17,10 +17,10 @@ from botocore.exceptions import ClientError, EndpointConnectionError
 from acidlib.errors import ConflictError, CorruptError, RefusedError, RetryError
 from acidlib.location import parse_location
 from acidlib.model.uploads import Part, StagedUpload
-from acidlib.stores.s3 import store
+from acidlib.stores.buckets import store
+from acidlib.stores.buckets.files import complete
+from acidlib.stores.buckets.store import S3Stage, S3Store, StagingRecord, StagingState, UploadPublication
 from acidlib.stores.s3.client import Bucket, bucket_options
-from acidlib.stores.s3.files import complete
-from acidlib.stores.s3.store import S3Stage, S3Store, StagingRecord, StagingState, UploadPublication
 from acidlib.stores.store import StagedDirectory
 
 RECORD = StagingRecord(

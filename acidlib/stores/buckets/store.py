@@ -48,19 +48,7 @@ from acidlib.model.uploads import StagedUpload
 from acidlib.planning.unfinished import unexplained
 from acidlib.points import Point, reach
 from acidlib.processes import has_ended, process_identity
-from acidlib.stores.control_files import parse_document
-from acidlib.stores.filesystem import MAX_CONTROL_FILE_BYTES, FileSystem, Pace
-from acidlib.stores.listing import UNFINISHED_FORMAT
-from acidlib.stores.s3.client import (
-    Bucket,
-    BucketOptions,
-    ChangedError,
-    SmallObject,
-    create_object,
-    read_object,
-    replace_object,
-)
-from acidlib.stores.s3.files import (
+from acidlib.stores.buckets.files import (
     ORIGIN,
     UPLOAD_LIST_PREFIX,
     S3FileSystem,
@@ -72,6 +60,18 @@ from acidlib.stores.s3.files import (
     upload_list_path,
     upload_small,
     write_upload_list,
+)
+from acidlib.stores.control_files import parse_document
+from acidlib.stores.filesystem import MAX_CONTROL_FILE_BYTES, FileSystem, Pace
+from acidlib.stores.listing import UNFINISHED_FORMAT
+from acidlib.stores.s3.client import (
+    Bucket,
+    BucketOptions,
+    ChangedError,
+    SmallObject,
+    create_object,
+    read_object,
+    replace_object,
 )
 from acidlib.stores.store import (
     CLAIM,

@@ -11,9 +11,9 @@ import pytest
 from acidlib.errors import DefectError, RefusedError
 from acidlib.model.uploads import Part, StagedUpload
 from acidlib.stores import filesystem
+from acidlib.stores.buckets.files import S3DataFiles, S3FileSystem, S3Sink, upload_list_path
 from acidlib.stores.filesystem import MAX_DEPTH
 from acidlib.stores.s3.client import Bucket, bucket_options
-from acidlib.stores.s3.files import S3DataFiles, S3FileSystem, S3Sink, upload_list_path
 
 BUCKET = Bucket(bucket_options("b", {}))
 STAGING = "s3a://b/t/p=_tmp_1/_tmp_run"

@@ -1,0 +1,1 @@
+"""Buckets: publication by pending files that one request each makes visible, under a record."""
