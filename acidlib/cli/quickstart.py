@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import click
 from pyarrow import orc
 from rich.console import Console
 from rich.table import Table
@@ -26,7 +27,6 @@ from acidlib.acid.names import OWN_QUEUE
 from acidlib.acid.write_ids import ValidWriteIdList
 from acidlib.cli.command import current_machine, current_run
 from acidlib.cli.launch import job_named
-from acidlib.config.files import CHECKOUT
 from acidlib.config.settings import load_settings
 from acidlib.errors import CorruptError
 from acidlib.execute.answers import returned_by
@@ -375,10 +375,11 @@ def _lines(table: str, name: str) -> list[str]:
 
 
 def called(name: str) -> str:
-    """Return the command line that starts a job here: of an installation, or of a checkout."""
+    """Return the command line that starts a job in the way in which this one was started: as a command, or a file."""
     job = job_named(name)
     assert job is not None, name
-    return f"acidlib {name}" if CHECKOUT is None else f"./spark-submit.sh jobs/{job.module}.py"
+    is_file = (click.get_current_context().info_name or "").endswith(".py")
+    return f"./spark-submit.sh jobs/{job.module}.py" if is_file else f"acidlib {name}"
 
 
 class TerminalPage:
