@@ -217,7 +217,7 @@ def check_filters(tables: Sequence[str], exclude: Sequence[str], partitions: Seq
             database, _, table = name.partition(".")
             # a star may match the dot as well
             if "*" not in name and not (database and table):
-                raise UsageError(f"{option} {name} is not of the form DB.NAME")
+                raise UsageError(f"{option}: {name!r} is not of the form DB.NAME")
     for pattern in partitions:
         pattern_globs(pattern)
 
@@ -238,7 +238,7 @@ def require_consistent(selection: Selection, *, everything: bool, has_metastore:
         raise UsageError(f"give {METASTORE_URI}, {WAREHOUSE} or {LOCATION}")
     if not everything and not selection.tables and (selection.partitions or selection.exclude):
         given = PARTITION if selection.partitions else EXCLUDE
-        raise UsageError(f"{given} needs {TABLE}: the queue is drained as it is")
+        raise UsageError(f"{given} needs {TABLE}: without a table all waiting requests are done")
 
 
 def interpretation_of(environment: Environment, selection: Selection, directories: DirectoryOptions) -> Interpretation:
