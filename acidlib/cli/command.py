@@ -93,6 +93,11 @@ class JobCommand(HelpedCommand):
                 self.print_error_document(UsageError.kind, error.format_message())
             raise
 
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        """Return what stands behind the name: no argument that the name of the command has already."""
+        named = (ctx.info_name or "").split()
+        return [piece for piece in super().collect_usage_pieces(ctx) if piece.strip("[]") not in named]
+
     def check(self, name: str, words: Sequence[str], machine: Machine | None) -> dict[str, Any]:
         """Return the options of a right command line. For a wrong one, and for --help, end the process as a run would.
 

@@ -224,7 +224,7 @@ def cancel(*, environment: Environment, output: Output, requests: tuple[int, ...
 @job_command(
     "show_compactions",
     help="Show the compaction requests that wait, run or await cleaning, and the history. With PLACE, a table or a "
-    "directory, show that place instead: see acidlib show-place --help.",
+    "directory, show that place instead: see acidlib show PLACE --help.",
     example="show --state failed --limit 20",
 )
 @common_options
@@ -252,7 +252,7 @@ def show_compactions(*, environment: Environment, output: Output, hive: bool, bl
     "show_place",
     help="Show the directories of a place: those that readers read, those that are obsolete or ignored, and why. PLACE "
     "is a location, or DB.NAME or DB.NAME/K=V of a metastore.",
-    example="show-place sales.orders/ds=2026-01-31",
+    example="show sales.orders/ds=2026-01-31",
     without_effect=["--columns", "--visibility-txn"],
 )
 @common_options

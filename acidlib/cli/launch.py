@@ -51,7 +51,7 @@ class Job:
     """A job: a command of `acidlib`, and for most of them a file in jobs/.
 
     group    of commands, under which `acidlib --help` lists it
-    name     of the command, as in `acidlib NAME`
+    name     of the command, as in `acidlib NAME`; with a word in capitals that stands for another one
     summary  one line of help
     called   its name in results, and in Python; empty where that is the same, with underscores
     spark    whether options of spark-submit have an effect on it
@@ -83,6 +83,8 @@ class Job:
 
 _EVERYDAY, _OPERATION, _SET_UP = "Everyday", "Operation", "Set-up"
 _PACKING = "acidlib.cli.pack"
+PLACE_SHOWN = "show PLACE"
+"""The name of the job that `show` is with a place."""
 
 JOBS: Sequence[Job] = (
     Job(_EVERYDAY, "major-compact", "Merge the base and deltas of tables into a new base."),
@@ -91,7 +93,13 @@ JOBS: Sequence[Job] = (
     Job(_EVERYDAY, "cleaner", "Remove the files that compactions made obsolete."),
     Job(_OPERATION, "status", "Show the state of all tables, and each problem.", stays=True),
     Job(_OPERATION, "show", "Show the queue and its history.", called="show_compactions", spark=False),
-    Job(_OPERATION, "show-place", "Show the directories of a table, and which of them readers read.", stays=True),
+    Job(
+        _OPERATION,
+        PLACE_SHOWN,
+        "Show the directories of a table, and which of them readers read.",
+        called="show_place",
+        stays=True,
+    ),
     Job(_OPERATION, "cancel", "Withdraw requests that wait in the queue.", spark=False),
     Job(_OPERATION, "undo", "Take the result of a compaction back.", stays=True),
     Job(_SET_UP, "quickstart", "Show each step on a copy of two tables that Hive wrote."),

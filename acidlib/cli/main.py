@@ -23,6 +23,7 @@ from click.shell_completion import CompletionItem
 from acidlib.cli.help import HELP_OPTIONS, HelpedCommand
 from acidlib.cli.launch import (
     JOBS,
+    PLACE_SHOWN,
     Job,
     begin,
     driver_has_variables,
@@ -87,9 +88,9 @@ class Commands(HelpedCommand, click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command of a name; `show` with a PLACE, wherever it stands, is `show-place`."""
+        """Find the command of a name; `show` with a PLACE, wherever that stands, is a job of its own."""
         if args[0] == "show" and _names_a_place(args[1:]):
-            args = ["show-place", *args[1:]]
+            args = [PLACE_SHOWN, *args[1:]]
         if job_named(args[0]) is None and not ctx.resilient_parsing and not args[0].startswith("-"):
             close = get_close_matches(args[0].replace("_", "-"), self.list_commands(ctx))
             meant = f" Did you mean {' or '.join(map(repr, close))}?" if close else ""
@@ -109,9 +110,10 @@ class Commands(HelpedCommand, click.Group):
         return job.load() if ctx.resilient_parsing else _Started(job)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Complete the options of spark-submit as well."""
+        """Complete the options of spark-submit as well, and of each name the first word."""
         sparks = [CompletionItem(option) for option in OPTIONS if incomplete and option.startswith(incomplete)]
-        return [*super().shell_complete(ctx, incomplete), *sparks]
+        ours = (item for item in super().shell_complete(ctx, incomplete) if item.value != PLACE_SHOWN)
+        return [*ours, *sparks]
 
     def panels(self, ctx: click.Context) -> list[Any]:
         """Return a panel for each group of commands, and one for the options."""

@@ -215,12 +215,15 @@ def place_of(place: str | None, filters: dict[str, Any], *, has_metastore: bool)
         raise click.UsageError(f"{place} names a place already: --location, --warehouse and --table cannot")
     if is_location:
         return filters | {"location": place}
+    table, _, partition = place.partition("/")
+    if "." not in table and "*" not in table:
+        listed = "; acidlib show lists the requests" if table.isdecimal() else ""
+        raise click.UsageError(f"{place!r} is no place: give DB.NAME, DB.NAME/K=V or a location{listed}")
     if not has_metastore and filters["warehouse"] is None:
         raise click.UsageError(
             f"Cannot look for {place}: there is no metastore; give --metastore-uri, or --warehouse, the directory of "
             "its database"
         )
-    table, _, partition = place.partition("/")
     partitions = (*((partition,) if partition else ()), *filters["partitions"])
     return filters | {"tables": (table,), "partitions": partitions}
 

@@ -104,7 +104,7 @@ def hive_text(requests: Sequence[CompactionRequest], calls: Calls) -> str:
     return "\n".join("\t".join(row) for row in rows)
 
 
-_HEADER = ("Id", "State", "Type", "Since", "Took", "Place")
+_HEADER = ("Id", "State", "Type", "Since", "Start to end", "Place")
 _INDENT = "      "
 _COLLAPSED = (State.REFUSED, State.ATTEMPTED, State.FAILED)
 _IDS_SHOWN = 6

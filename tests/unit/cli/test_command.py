@@ -105,7 +105,7 @@ def test_help_shows_each_option_once_and_an_example_that_is_understood() -> None
         shown = re.findall(r"^  (?:-h, )?(--[a-z-]+)", text, flags=re.MULTILINE)
         assert sorted(shown) == sorted([*options, "--help"])
         _, _, example = text.partition("\nExample:\n  acidlib ")
-        name, *words = shlex.split(example)
+        name, _, words = command.group.resolve_command(click.Context(command.group), shlex.split(example))
         assert name == job.name
         job.load().make_context(name, words).close()
 
@@ -292,6 +292,20 @@ def test_show_with_a_place_shows_the_place(monkeypatch: pytest.MonkeyPatch) -> N
     assert called("show", "--blockers").output == "show_compactions ['--blockers']\n"
 
 
+def test_a_mistake_behind_show_is_answered_in_words_of_show() -> None:
+    for words in (("13",), ("x.y", "--metastore-uri", "none"), ("/t", "--tabel", "t")):
+        wrong = called("show", *words, "--metastore-uri", "none")
+        assert wrong.exit_code == 2
+        assert wrong.output.startswith(
+            "Usage: acidlib show PLACE [OPTIONS]\nTry 'acidlib show PLACE --help' for help.\n\nError: "
+        )
+    assert (
+        "'13' is no place: give DB.NAME, DB.NAME/K=V or a location; acidlib show lists" in called("show", "13").output
+    )
+    names = [item.value for item in command.group.shell_complete(click.Context(command.group), "sh")]
+    assert names == ["show"]
+
+
 @pytest.mark.parametrize("again", [command._AGAIN, "acidlib.cli"])
 def test_a_run_with_a_log_is_one_of_the_same_words_without_it(monkeypatch: pytest.MonkeyPatch, again: str) -> None:
     called: list[tuple[list[str], Path]] = []
@@ -321,7 +335,7 @@ def test_a_run_with_a_log_is_one_of_the_same_words_without_it(monkeypatch: pytes
         ("minor-compact", "--minor-as-major-bytes", True),
         ("minor-compact", "--force", False),
         ("initiator", "--force", True),
-        ("show-place", "--visibility-txn", False),
+        ("show PLACE", "--visibility-txn", False),
     ],
 )
 def test_help_hides_what_has_no_effect_in_a_job(job: str, option: str, is_shown: bool) -> None:
