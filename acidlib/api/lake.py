@@ -359,7 +359,7 @@ class Lake:
             if release_held and not (selection.tables or selection.location is not None):
                 raise UsageError(f"{RELEASE_HELD} is for a named place: give {TABLE} or {LOCATION}")
             if selection.warehouse is not None and not selection.tables:
-                raise UsageError(f"{WAREHOUSE} needs {TABLE}, such as 'sales.*'; without either, the queue is drained")
+                raise UsageError(f"{WAREHOUSE} needs {TABLE}, such as 'sales.*'; without both, what waits is done")
             if (is_rebalance or buckets is not None) and not (is_rebalance and selection.tables):
                 raise UsageError(f"{REBALANCE} needs {TABLE}, and {BUCKETS} needs {REBALANCE}")
             budget = None if time_budget is None else seconds_of(time_budget, name="time-budget")
@@ -391,9 +391,11 @@ class Lake:
                 call.services(environment, about=about, may_start_spark=hands_out is None) as services,
                 open_backend(environment, services, interpretation) as backend,
             ):
-                notes = yield from compactions(services, backend, run, report.add, hands_out=hands_out)
+                end = yield from compactions(services, backend, run, report.add, hands_out=hands_out)
             head = call.head(environment, services)
-            return report.result(head, notes, is_named=run.is_named, dry_run=run.dry_run)
+            report.sums.figures["left"] = end.left
+            notes = (*end.notes, *filter(None, [end.rest]))
+            return report.result(head, notes, is_named=run.is_named, dry_run=run.dry_run, rest=end.rest)
 
     @verb()
     def initiate(

@@ -104,7 +104,8 @@ def _compaction(kind: CompactionKind, job: str) -> click.Command:
         del force
         compact = lake.plan if dry_run else lake.compact
         result = compact("rebalance" if rebalance else kind, **options)
-        finish(output, result, result.notes, pieces=result.text_pieces(details=details))
+        notes = [note for note in result.notes if note != result.rest]  # the text has it
+        finish(output, result, notes, pieces=result.text_pieces(details=details))
 
     if kind == "major":
         command.params += (

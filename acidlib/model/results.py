@@ -591,6 +591,8 @@ class CompactionTotals:
     """How many entries there are."""
     states: Annotated[dict[Outcome, int], COMPACTION_OUTCOMES] = field(hash=False)
     """How many of them are in each state."""
+    left: int
+    """The places that a limit, such as `--max-bytes`, has left to another run."""
     rows_in: int
     rows_deleted: int
     rows_aborted: int

@@ -147,7 +147,7 @@ class RunResult(Result, Generic[E]):
 
     @property
     def places(self) -> Packed[E]:
-        """The results of the places, in the order in which they ended."""
+        """The results of the places, in the order in which they ended; of a plan, in that of their turns."""
         places: Packed[E] = getattr(self.document, self.listed)
         return places
 
@@ -204,7 +204,7 @@ class RunResult(Result, Generic[E]):
         details  with a block for each place, where many places have a table else
         """
         if self.nothing:
-            yield self.nothing
+            yield "\n".join(wrapped(self.nothing, "", "    "))
             return
         table = None if details or len(self.places) <= _FEW else self._table()
         if table is not None:
@@ -263,6 +263,8 @@ class Compactions(RunResult[CompactionResult]):
     document: CompactionsDocument
     is_named: bool = False
     """Whether the table or location was named; else the run drained the queue."""
+    rest: str = ""
+    """What is left to do, as one of the notes says it; empty if the run has done all that it found."""
 
     nothing_to_do = "Nothing to compact."
     summary, listed, kind = CompactionsSummary, "compactions", CompactionResult
@@ -279,7 +281,7 @@ class Compactions(RunResult[CompactionResult]):
     def document_of(cls, places: Packed[CompactionResult], sums: Sums, notes: Texts) -> CompactionsDocument:
         states = {outcome: sums.states[outcome] for outcome in COMPACTION_OUTCOMES}
         figures: dict[str, Any] = {name: sums.figures[name] for name in FIGURES}
-        totals = CompactionTotals(compactions=sums.count, states=states, **figures)
+        totals = CompactionTotals(compactions=sums.count, states=states, left=sums.figures["left"], **figures)
         return CompactionsDocument(compactions=places, totals=totals, notes=notes)
 
     @property
@@ -322,7 +324,16 @@ class Compactions(RunResult[CompactionResult]):
                 f" {human_bytes(totals.bytes_copied)} {copied},"
                 f" {human_bytes(totals.bytes_rewritten)} {rewritten}"
             )
+        if self.rest:
+            text += f"; {self.rest}"
         return f"Dry run, nothing was changed. {text}" if self.dry_run else text
+
+    @property
+    def nothing(self) -> str:
+        """What is said where no place was worked on."""
+        if self.sums.count:
+            return ""
+        return f"Nothing was compacted; {self.rest}" if self.rest else self.nothing_to_do
 
     @property
     def exit_status(self) -> int:

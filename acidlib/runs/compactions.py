@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from itertools import count
 from sys import maxsize
 from typing import Any
 
-from acidlib.errors import AcidError, known_error
+from acidlib.errors import AcidError, HangingError, known_error
 from acidlib.execute.schedule import HandedOut, Scheduler
 from acidlib.execute.services import Services, step_seconds
 from acidlib.location import NOWHERE
@@ -23,6 +25,20 @@ from acidlib.runs.verify import Verifier
 from acidlib.wording import human_bytes, plural
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunEnd:
+    """What a run tells at its end beside the results of places.
+
+    notes  about the run as a whole, and places that were passed over
+    rest   what is left to do, as a sentence; see `RunQueue`
+    left   the places that a limit has left to another run
+    """
+
+    notes: tuple[str, ...]
+    rest: str
+    left: int
+
+
 def compactions(
     services: Services,
     backend: Backend,
@@ -30,10 +46,10 @@ def compactions(
     on_result: Callable[[CompactionResult], None],
     *,
     hands_out: Callable[[PlacePlan], None] | None = None,
-) -> Generator[HandedOut, Sequence[Any], list[str]]:
-    """Carry a run out, and return notes about places that were left or passed over.
+) -> Generator[HandedOut, Sequence[Any], RunEnd]:
+    """Carry a run out, and return what there is to tell at its end.
 
-    on_result  gets each result as it comes
+    on_result  gets each result as it comes; in a dry run in the order in which the places would have their turns
     hands_out  yield the tasks that make files, of all places together, and go on with their values or errors; before,
                it is told the plan of each place
 
@@ -45,14 +61,16 @@ def compactions(
     queue = RunQueue(services, backend, run, on_result=progress.report, on_listed=progress.begin)
     verifier = Verifier(services, release_held=run.release_held)
     places = (
-        PlaceCompaction(
-            queued,
-            run,
-            services,
-            backend,
-            verifier,
-            ready=lambda: progress.ready,
-            on_plan=hands_out or (lambda _: None),
+        progress.turn(
+            PlaceCompaction(
+                queued,
+                run,
+                services,
+                backend,
+                verifier,
+                ready=lambda: progress.ready,
+                on_plan=hands_out or (lambda _: None),
+            )
         )
         for queued in queue.compactions()
     )
@@ -67,20 +85,18 @@ def compactions(
                 raise type(stop)(f"{stop}; {summary}") from stop
             raise
         nowhere = Place(ref=TableRef("", ""), location=NOWHERE)
+        progress.close()
         on_result(unstarted_result(Outcome.FAILED, nowhere, run.kind, f"Cannot go on: {stop}; {summary}"))
     finally:
         services.progress.finish()
+    progress.close()
     notes += queue.notes
-    if queue.stopped is not None:
-        free = plural(queue.not_counted, "place with nothing to merge is", "places with nothing to merge are")
-        besides = f"; {free} not counted" if queue.not_counted else ""
-        notes.append(f"stopped: {queue.stopped}{besides}; the rest stays as it is")
     if not run.dry_run:
         try:
             backend.queue.purge_history()
         except Exception as error:  # the next run purges it: the results of this one have to be reported
             notes.append(str(known_error(error, "purge the history")))
-    return notes
+    return RunEnd(notes=tuple(notes), rest=queue.rest, left=queue.left)
 
 
 IN_FLIGHT = "acidlib.places.in.flight"
@@ -112,8 +128,41 @@ def level_of(result: CompactionResult) -> str:
     return WARNING if result.state in (Outcome.REFUSED, Outcome.CONFLICT) else INFO
 
 
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    """The end of a compaction, and its place among the turns of the run."""
+
+    turn: int
+    is_free: bool
+    result: CompactionResult
+
+
+class _Turn:
+    """A compaction as a workflow whose result tells the turn that it had."""
+
+    def __init__(self, turn: int, compaction: PlaceCompaction) -> None:
+        self.name = compaction.name
+        self.give_back = compaction.give_back
+        self._turn = turn
+        self._compaction = compaction
+
+    async def run(self) -> _Ended:
+        """Carry the compaction out."""
+        return self._ended(await self._compaction.run())
+
+    def hung(self, error: HangingError) -> _Ended:
+        """Return its result where a step hangs."""
+        return self._ended(self._compaction.hung(error))
+
+    def _ended(self, result: CompactionResult) -> _Ended:
+        return _Ended(self._turn, self._compaction.queued.is_free, result)
+
+
 class _RunProgress:
-    """The scheduler of a run and its figures, which are shown as results come."""
+    """The scheduler of a run and its figures, which are shown as results come.
+
+    A plan is told in the order of its turns: results that come early wait for those before them.
+    """
 
     def __init__(
         self,
@@ -125,7 +174,7 @@ class _RunProgress:
     ) -> None:
         # tasks are handed out of all places together
         stated = maxsize if hands_out else services.settings.integer(IN_FLIGHT)
-        self.scheduler: Scheduler[CompactionResult] = Scheduler(
+        self.scheduler: Scheduler[_Ended] = Scheduler(
             services.runner,
             limit=lambda slots: stated or places_in_flight(slots, ended_lately=self._ended_lately()),
             name=lambda places: f"{services.host}-compactor-{places}",
@@ -146,6 +195,15 @@ class _RunProgress:
         self._ends: deque[float] = deque()
         self._ended: Counter[Outcome] = Counter()
         self._places = self._bytes = 0
+        self._counted = 0
+        """How many of the places that `begin` has counted have ended."""
+        self._turns = count()
+        self._next = 0
+        self._early: dict[int, CompactionResult] = {}
+
+    def turn(self, compaction: PlaceCompaction) -> _Turn:
+        """Return a compaction as the workflow of the next turn."""
+        return _Turn(next(self._turns), compaction)
 
     def _tasks_can_run(self) -> None:
         self.ready = self._services.clock()
@@ -158,44 +216,53 @@ class _RunProgress:
             verb = "planning" if self._run.dry_run else "compacting"
             self._services.progress.start(f"{verb} {plural(self._places, 'place')}", self._places)
 
-    def _compaction_ended(self, result: CompactionResult) -> None:
+    def _compaction_ended(self, ended: _Ended) -> None:
         self.compactions += 1
         self._ends.append(self._services.clock())
-        self.report(result)
+        self._report(ended.result, ended.turn, counts=not ended.is_free)
 
     def report(self, result: CompactionResult) -> None:
-        """Report a result, and count it."""
+        """Report and count the result of a place that ends without a compaction; no limit counts it."""
+        self._report(result, next(self._turns), counts=False)
+
+    def close(self) -> None:
+        """Report what still waits for a result that did not come."""
+        for turn in sorted(self._early):
+            self._on_result(self._early.pop(turn))
+
+    def _report(self, result: CompactionResult, turn: int, *, counts: bool) -> None:
         self._ended[result.state] += 1
+        self._counted += counts or self._run.max_partitions is None
         self._bytes += (result.bytes_copied or 0) + (result.bytes_rewritten or 0)
         self._services.progress.note(
             f"{result.state.value}, {result.reason}", level=level_of(result), place=str(result.ref)
         )
         self.show()
-        self._on_result(result)
+        if not self._run.dry_run:
+            self._on_result(result)
+            return
+        self._early[turn] = result
+        while (turned := self._early.pop(self._next, None)) is not None:
+            self._on_result(turned)
+            self._next += 1
 
     def show(self) -> None:
         """Show the figures as they are now."""
         bad = self._ended[Outcome.FAILED] + self._ended[Outcome.CONFLICT]
         parts = [f"{self.scheduler.in_flight:,} in flight", f"{bad:,} failed" if bad else ""]
         parts.append(human_bytes(self._bytes) if self._bytes else "")
-        self._services.progress.advance(self._ended_of_total, detail=", ".join(part for part in parts if part))
+        self._services.progress.advance(self._counted, detail=", ".join(part for part in parts if part))
 
     def summary(self) -> str:
         """Return the number of places by their outcome, for a run that was stopped."""
         given_back = self.scheduler.given_back
-        not_begun = max(0, self._places - self._ended_of_total - given_back)
+        not_begun = max(0, self._places - self._counted - given_back)
         counts = [(state.value, count) for state, count in self._ended.items()]
         counts += [("given back", given_back), ("not begun", not_begun)]
         parts = [f"{count:,} {outcome}" for outcome, count in counts if count]
         if not parts:
             return "no place was begun"
         return f"of {plural(sum(count for _, count in counts), 'place')} {', '.join(parts)}"
-
-    @property
-    def _ended_of_total(self) -> int:
-        """How many of the places that `begin` has counted have ended: a limit counts none that is compact already."""
-        is_limited = self._run.max_partitions is not None
-        return self._ended.total() - (self._ended[Outcome.ALREADY_COMPACT] if is_limited else 0)
 
     def _ended_lately(self) -> int:
         now = self._services.clock()

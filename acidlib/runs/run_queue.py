@@ -29,7 +29,7 @@ from acidlib.places.listing import (
 from acidlib.places.place import ListedPlace, Place
 from acidlib.places.selection import PassedOver, Selection
 from acidlib.ports.backend import Backend, WaitingRequest, nowhere
-from acidlib.wording import size_words
+from acidlib.wording import plural, size_words
 
 
 class Order(enum.Enum):
@@ -138,11 +138,13 @@ class QueuedCompaction:
 
     request  ours; in a dry run one that waits, or for a selected place one that was never queued (its id is 0)
     listed   the place as this run has listed it; None = not listed yet
+    is_free  whether it costs no budget, as there is nothing to merge
     """
 
     request: CompactionRequest
     place: Place
     listed: ListedPlace | None = None
+    is_free: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,17 +192,32 @@ class RunQueue:
         self._on_listed = on_listed
         self._budget = Budget(run, services.clock)
         self._places = self._fresh = self._tried = 0
+        self._left = self._unseen = 0
+        """The places that have not had their turn, and those of them that nobody has looked at."""
         self.notes: list[str] = []
 
     @property
-    def stopped(self) -> str | None:
-        """The limit that ended the run before its last place, or None."""
-        return self._budget.stopped
+    def left(self) -> int:
+        """The places that a limit has left to another run."""
+        return 0 if self._budget.stopped is None else self._left
 
     @property
-    def not_counted(self) -> int:
-        """The places that were begun and that no limit counts, as there was nothing to merge."""
-        return self._budget.free
+    def rest(self) -> str:
+        """What is left to do, as a sentence; empty if the run has done all that it found."""
+        parts, stopped = [], self._budget.stopped
+        if self._run.is_named and self._places > 1 and not self._fresh and not self._unseen:
+            tried = f" but {self._tried} that could not be done before, and have not changed since"
+            parts.append(f"nothing is left to do of {self._places:,} places{tried if self._tried else ''}")
+        if stopped is not None:
+            parts.append(f"stopped: {stopped}")
+            if free := self._budget.free:
+                words = plural(free, "place with nothing to merge is", "places with nothing to merge are")
+                parts.append(f"{words} not counted")
+            parts.append(f"{plural(self._left, 'place is', 'places are')} left")
+            if self._run.is_named and self._unseen:
+                of_them = "" if self._unseen == self._left else f"{self._unseen:,} of them "
+                parts[-1] += f", {of_them}not looked at"
+        return "; ".join(parts)
 
     def compactions(self) -> Iterator[QueuedCompaction]:
         """Return the compactions to carry out; each request is taken when its turn comes."""
@@ -253,11 +270,9 @@ class RunQueue:
                     self._report(outcome_of(error), listed.place, str(error))
                     continue
                 request = submitted
-            yield QueuedCompaction(request=request, place=listed.place, listed=listed)
+            is_free = candidate.compact is not None
+            yield QueuedCompaction(request=request, place=listed.place, listed=listed, is_free=is_free)
         signs.finish()
-        if self._places > 1 and not self._fresh:
-            tried = f" but {self._tried} that could not be done before, and have not changed since"
-            self.notes.append(f"nothing is left to do of {self._places:,} places{tried if self._tried else ''}")
 
     def _submit(self, listed: ListedPlace) -> CompactionRequest | AcidError:
         """Queue a request for a place and take it, or return the error."""
@@ -286,8 +301,8 @@ class RunQueue:
             key = _key(outcome.place)
             request = waiting[key] if run.dry_run else backend.queue.take(waiting[key])
             if request is not None:
-                listed = outcome if isinstance(outcome, ListedPlace) else None
-                yield QueuedCompaction(request=request, place=as_queued[key], listed=listed)
+                listed, is_free = outcome if isinstance(outcome, ListedPlace) else None, candidate.compact is not None
+                yield QueuedCompaction(request=request, place=as_queued[key], listed=listed, is_free=is_free)
 
     def _compactions_in_queue_order(self) -> Iterator[QueuedCompaction]:
         """Yield the requests of a queue that hands them out in its own order, until none waits that this run may take.
@@ -301,6 +316,7 @@ class RunQueue:
             if run.dry_run:
                 fresh = [*self._with_known_place(fresh)]
             self._on_listed(len(met) + len(fresh))
+            self._left = len(fresh)
             for (request, place), listed in zip(fresh, self._listed_for_budget(fresh), strict=True):
                 compact = None
                 if isinstance(listed, ListedPlace):
@@ -315,7 +331,8 @@ class RunQueue:
                 met.add(taken.ref)
                 if taken.id != request.id or isinstance(place, AcidError):
                     place = nowhere(taken)
-                yield QueuedCompaction(request=taken, place=place)
+                yield QueuedCompaction(request=taken, place=place, is_free=compact is not None)
+                self._left -= 1
             if run.dry_run:
                 return
 
@@ -357,6 +374,7 @@ class RunQueue:
         waiting  the request of each place; empty for selected places
         """
         attempts, kind = self._backend.queue.attempts(places), self._run.kind
+        self._left = self._unseen = len(places)
 
         def look(listed: ListingOutcome) -> Candidate:
             compact = tried = None
@@ -383,8 +401,14 @@ class RunQueue:
                 candidates.append(candidate)
             candidates.sort(key=_turn)
             last += [candidate for candidate in candidates if candidate.tried is not None]
-            yield from (candidate for candidate in candidates if candidate.tried is None)
-        yield from sorted(last, key=_turn)
+            yield from self._by_turns(candidate for candidate in candidates if candidate.tried is None)
+        yield from self._by_turns(sorted(last, key=_turn))
+
+    def _by_turns(self, candidates: Iterable[Candidate]) -> Iterator[Candidate]:
+        """Yield candidates, each of which has had its turn once the next one is asked for."""
+        for candidate in candidates:
+            yield candidate
+            self._left -= 1
 
     def _portions(
         self, places: Sequence[Place], signs: RollbackSigns, waiting: Mapping[_PlaceKey, CompactionRequest]
@@ -394,6 +418,8 @@ class RunQueue:
 
         def kept(portion: tuple[list[ListingOutcome], list[PassedOver]]) -> list[ListingOutcome]:
             listed_places, passed_over = portion
+            self._unseen = max(0, self._unseen - len(listed_places) - len(passed_over))  # they may be listed twice
+            self._left -= len(passed_over)
             signs.add(listed_places)
             for passed in passed_over:
                 self._report(Outcome.SKIPPED, passed.place, passed.reason)

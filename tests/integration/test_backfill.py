@@ -13,6 +13,7 @@ import pytest
 from judges import merge
 from located import at
 from long_runs import amount
+from runners import ThreadRunner
 
 from acidlib.errors import RetryError
 from acidlib.model.requests import CompactionRequest, CompactionType, RequestFacts
@@ -24,7 +25,7 @@ from acidlib.stores.renaming.claims import claim
 from acidlib.stores.renaming.local import LocalFileSystem
 from acidlib.stores.store import PUBLISH_RECORD, Claim
 from integration.children import killed_at
-from integration.harness import Jobs, Ran, at_time, fixture, visible
+from integration.harness import Jobs, Ran, at_time, fixture, use_runner, visible
 
 DELTA = Path("delta_0000001_0000001_0000") / "bucket_00000"
 OVER = ("--set", "hive.compactor.delta.num.threshold=1")
@@ -102,6 +103,37 @@ def test_a_backfill_gets_further_until_nothing_is_left(jobs: Jobs, tmp_path: Pat
     assert fourth.document["notes"] == [
         "nothing is left to do of 20 places but 3 that could not be done before, and have not changed since"
     ]
+
+
+def test_a_plan_lists_places_in_the_order_of_their_turns(
+    jobs: Jobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Many are planned at a time, and the damaged ones end at once."""
+    places = Places(tmp_path / "t", 12)
+    places.damage(*places.names[1::2])
+    jobs.good("major_compact", "--location", places.root / "p=06", "--all-committed")
+    use_runner(monkeypatch, ThreadRunner())
+    run = ("major_compact", *places.asked, "--dry-run", "--order", "name")
+    turns = [entry["partition"] for entry in jobs(*run).compactions]
+    compact = [name for name in places.names if name == "p=06"]
+    assert turns == [*compact, *(name for name in places.names if name not in compact)]
+
+
+def test_a_limit_says_how_many_places_nobody_has_looked_at(
+    jobs: Jobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turns, "PORTION", 4)
+    places = Places(tmp_path / "t", 10)
+    run = ("major_compact", *places.asked, "--order", "name", "--max-partitions")
+    first, second, last = (jobs.good(*run, most) for most in ("3", "5", "2"))
+    assert first.document["notes"] == [
+        "stopped: --max-partitions 3 is reached; 7 places are left, 6 of them not looked at"
+    ]
+    assert second.document["notes"] == [
+        "stopped: --max-partitions 5 is reached; 3 places with nothing to merge are not counted; 2 places are left, "
+        "not looked at"
+    ]
+    assert (last.document["notes"], last.document["totals"]["left"]) == ([], 0)
 
 
 def test_what_failed_takes_turns_and_what_was_mended_is_first_again(jobs: Jobs, tmp_path: Path) -> None:
@@ -212,7 +244,7 @@ def test_a_backfill_that_is_repeated_leaves_healthy_places_alone(jobs: Jobs, tmp
     assert jobs.shown() == before
     assert jobs.good("status", *places.asked[:2]).document["findings"] == []
     told = jobs("major_compact", *places.asked, text=True).out
-    assert told.startswith("2 compactions: 2 already compact")
+    assert told.startswith("2 compactions: 2 already compact; nothing is left to do of 2 places\n")
 
 
 def test_what_waits_in_the_queue_gets_its_turn_too(jobs: Jobs, tmp_path: Path) -> None:
@@ -228,7 +260,7 @@ def test_what_waits_in_the_queue_gets_its_turn_too(jobs: Jobs, tmp_path: Path) -
     ran = jobs.good(*run)
     assert ended(ran, "ready for cleaning") == {"p=02", "p=03", "p=04"}  # of the first only what is obsolete goes
     assert ran.document["notes"] == [
-        "stopped: --max-partitions 2 is reached; 1 place with nothing to merge is not counted; the rest stays as it is"
+        "stopped: --max-partitions 2 is reached; 1 place with nothing to merge is not counted; 3 places are left"
     ]
     assert places.compacted() == {"p=02", "p=03", "p=04"}
 

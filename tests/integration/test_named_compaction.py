@@ -258,12 +258,16 @@ def test_budgets_stop_what_has_not_begun(jobs: Jobs, part: Path) -> None:
     nothing = jobs.good(*named, "--time-budget", "0s")
     assert (nothing.compactions, nothing.document["notes"]) == (
         [],
-        ["stopped: the time budget is spent; the rest stays as it is"],
+        ["stopped: the time budget is spent; 3 places are left"],
     )
     assert jobs.good(*named, "--max-partitions", "0").compactions == []
+    told = jobs(*named, "--max-partitions", "0", text=True)
+    assert told.out == "Nothing was compacted; stopped: --max-partitions 0 is reached; 3 places are left\n"
+    assert "are left" not in told.err
     one = jobs.good(*named, "--max-partitions", "1")
     assert done_partitions(one) == PARTITIONS[:1]
-    assert "--max-partitions 1 is reached" in one.document["notes"][0]
+    assert one.document["notes"] == ["stopped: --max-partitions 1 is reached; 2 places are left"]
+    assert one.document["totals"]["left"] == 2
     by_bytes = jobs.good(*named, "--max-bytes", str(size), "--partition", "dt=*-0[23]")
     assert done_partitions(by_bytes) == [PARTITIONS[1]]  # the first always begins, the second is over the budget
     assert len(jobs.shown()) == 2
@@ -273,6 +277,7 @@ def test_a_budget_leaves_requests_queued(jobs: Jobs, part: Path) -> None:
     jobs.good("initiator", "--location", part, "--all-committed", "--set", "hive.compactor.delta.num.threshold=1")
     ran = jobs.good("major_compact", "--max-partitions", "2", "--order", "name")
     assert done_partitions(ran) == PARTITIONS[:2]
+    assert ran.document["notes"] == ["stopped: --max-partitions 2 is reached; 1 place is left"]
     assert [row["state"] for row in jobs.shown().values()] == ["initiated", "ready for cleaning", "ready for cleaning"]
 
 

@@ -229,13 +229,18 @@ def test_progress_goes_to_a_callback_or_nowhere(doors: Doors, capfd: pytest.Capt
 
 
 def test_progress_never_counts_more_places_than_a_limit_starts(doors: Doors) -> None:
-    """Places that are compact already are not counted by the limit."""
-    steps: list[Any] = []
-    doors.lake.table("sales.visits").compact("major", progress=False)
-    doors.lake.compact("major", tables="sales.*", order="name", max_partitions=2, progress=steps.append)
-    compacting = [step for step in steps if step.title.startswith("compacting 2 places")]
-    assert compacting
-    assert all(step.done <= step.total for step in compacting)
+    """It counts no place that is compact already, nor one that only gets a cleaning."""
+    elsewhere = acidlib.warehouse(
+        doors.place(BY_VERB), all_committed=True, settings=LOW, queue=doors.queue("elsewhere"), caller=CALLER
+    )
+    elsewhere.table("sales.visits").compact("major", progress=False)
+    for states in ({"ready for cleaning": 4}, {"already compact": 4}):
+        steps: list[acidlib.Step] = []
+        ran = doors.lake.compact("major", tables="sales.*", order="name", max_partitions=2, progress=steps.append)
+        assert ran.states == states
+        done = [(step.done, step.total) for step in steps if step.title.startswith("compacting 2 places")]
+        counted = 1 if "ready for cleaning" in states else 0
+        assert done[-1] == (counted, 2)
 
 
 def test_small_work_is_done_in_the_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -129,14 +129,16 @@ WAITS = replace(
 UNCLEANED = replace(CLEANED, partition="ds=9", state=Outcome.FAILED, reason="permission denied", removed=())
 
 
-def told(job: str, results: Iterable[Any], *, dry_run: bool = False, is_named: bool = False) -> RunResult[Any]:
+def told(
+    job: str, results: Iterable[Any], *, dry_run: bool = False, is_named: bool = False, rest: str = ""
+) -> RunResult[Any]:
     """Return the result of a run of a job that has told its results."""
     kinds: dict[str, type[RunResult[Any]]] = {"initiator": Decisions, "cleaner": Cleanings}
     kind = kinds.get(job, Compactions)
     report = RunReport(kind)
     for result in results:
         report.add(result)
-    more = {"is_named": is_named} if kind is Compactions else {}
+    more: dict[str, Any] = {"is_named": is_named, "rest": rest} if kind is Compactions else {}
     return report.result(replace(HEAD, job=job), NOTES, dry_run=dry_run, **more)
 
 

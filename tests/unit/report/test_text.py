@@ -55,6 +55,7 @@ from .documents import (
 )  # fmt: skip
 
 WORDS = "word " * 40
+REST = "stopped: --max-bytes 100 GiB is reached; 37 places are left"
 TOLD = replace(
     DONE,
     inputs=tuple(f"delta_{number}" for number in range(9)),
@@ -143,6 +144,9 @@ TEXTS = {
     "compaction_planned": text_of("major_compact", PLANNED, dry_run=True),
     "compaction_not_counted": text_of("major_compact", UNFILED.with_work((replace(UNIT, rows_in=None),), None)),
     "compactions": text_of("major_compact", DONE, FAILED, REFUSED, DONE),
+    "compactions_left": str(told("major_compact", [DONE], rest=REST)),
+    "compactions_left_all": str(told("major_compact", [], rest=REST)),
+    "compactions_left_planned": str(told("major_compact", [PLANNED] * 4, rest=REST, dry_run=True)),
     "initiator": text_of("initiator", DUE, LEFT, UNSEEN, REFUSED_AT_ONCE, HELD_BACK),
     "initiator_wide": text_of("initiator", FAR, replace(LEFT, threshold=0.1)),
     "initiator_alone": text_of(
