@@ -11,7 +11,7 @@ from acidlib.version import __version__
 
 if TYPE_CHECKING:
     from acidlib.api.compaction import CompactionJob, CompactionPlan, CompactionTask, TaskResult
-    from acidlib.api.connect import connect, directory, register, warehouse
+    from acidlib.api.connect import connect, directory, probe, register, warehouse
     from acidlib.api.lake import CompactionOptions, Lake, LakeOptions, Table
     from acidlib.errors import (
         AcidError,
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
         UnverifiedError,
         UsageError,
     )
-    from acidlib.report.answers import Cancellations, Checks, Places, Requests, Status, Undo
+    from acidlib.report.answers import Cancellations, Checks, Places, Probe, Requests, Status, Undo
     from acidlib.report.progress import Step
     from acidlib.report.run import Cleanings, Compactions, Decisions, Plan
     from acidlib.report.values import Result
@@ -52,6 +52,7 @@ __all__ = [
     "MissingError",
     "Places",
     "Plan",
+    "Probe",
     "RefusedError",
     "Requests",
     "Result",
@@ -68,13 +69,16 @@ __all__ = [
     "__version__",
     "connect",
     "directory",
+    "probe",
     "register",
     "warehouse",
 ]
 
-_ANSWERS = dict.fromkeys(("Cancellations", "Checks", "Places", "Requests", "Status", "Undo"), "acidlib.report.answers")
+_ANSWERS = dict.fromkeys(
+    ("Cancellations", "Checks", "Places", "Probe", "Requests", "Status", "Undo"), "acidlib.report.answers"
+)
 _RUNS = dict.fromkeys(("Cleanings", "Compactions", "Decisions", "Plan"), "acidlib.report.run")
-_LAKES = dict.fromkeys(("connect", "directory", "register", "warehouse"), "acidlib.api.connect")
+_LAKES = dict.fromkeys(("connect", "directory", "probe", "register", "warehouse"), "acidlib.api.connect")
 _VERBS = dict.fromkeys(("CompactionOptions", "Lake", "LakeOptions", "Table"), "acidlib.api.lake")
 _OTHERS = {
     "Result": "acidlib.report.values",

@@ -29,6 +29,7 @@ from acidlib.model.results import (
     DecisionsDocument,
     ErrorDocument,
     PlacesDocument,
+    ProbeDocument,
     RequestsDocument,
     RunHead,
     UndoDocument,
@@ -50,6 +51,7 @@ DOCUMENTS: Mapping[str, type] = {
     "cancel": CancellationsDocument,
     "show_compactions": RequestsDocument,
     "doctor": ChecksDocument,
+    "probe": ProbeDocument,
     "status": StatusDocument,
     "Errors": ErrorDocument,
 }

@@ -17,6 +17,7 @@ from acidlib.api.lake import Lake, Table
 from acidlib.api.verb import verb
 from acidlib.config.files import QUEUE_VARIABLE
 from acidlib.errors import RefusedError, UsageError
+from acidlib.report.answers import Probe
 from acidlib.runs.environment import Environment, read_environment, stated_uris
 from acidlib.runs.machine import Machine
 
@@ -154,6 +155,18 @@ def directory(
     )
     with caller.verb(directories.word):
         return Table(Lake(_environment(caller, "none", settings, queue), directories=directories, caller=caller))
+
+
+@verb()
+def probe(uri: str | Path, *, settings: Mapping[str, str] | None = None, caller: Caller | None = None) -> Probe:
+    """Try all that a store has to promise below a directory; see `Lake.probe`.
+
+    >>> acidlib.probe("warehouse").ok
+    True
+    """
+    caller = caller or Caller()
+    with caller.verb(DirectoryOptions().word):
+        return Lake(_environment(caller, "none", settings, None), caller=caller).probe(uri)
 
 
 def _environment(

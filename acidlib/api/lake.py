@@ -73,6 +73,7 @@ from acidlib.model.results import (
     Head,
     InitiatorResult,
     Outcome,
+    ProbeDocument,
     RequestsDocument,
     RequestTotals,
     RunHead,
@@ -83,7 +84,7 @@ from acidlib.model.units import MAX_BUCKET, RewriteSettings
 from acidlib.places.place import Interpretation
 from acidlib.places.selection import CleanerOptions, Selection, is_glob
 from acidlib.planning.results import parse_verify_share
-from acidlib.report.answers import Cancellations, Checks, Places, Requests, Status, Undo
+from acidlib.report.answers import Cancellations, Checks, Places, Probe, Requests, Status, Undo
 from acidlib.report.progress import ERROR
 from acidlib.report.run import Cleanings, Compactions, Decisions, Plan, RunReport
 from acidlib.report.show import UNDONE, shown_blocker, shown_request, state_of
@@ -749,6 +750,41 @@ class Lake:
                 )
                 document = ChecksDocument.of(list(made))
             return Checks(head=Head(job="doctor", version=__version__), document=document)
+
+    @verb()
+    def probe(self, uri: str | Path, *, progress: Shown = None) -> Probe:
+        """Try all that a store has to promise, in a folder that is made below a directory, and removed; a minute.
+
+        uri  a directory above tables. A record stays there: `_acidlib_probe.json`, which readers pass over
+
+        Raises RetryError and CorruptError where the folder cannot be made.
+
+        >>> probe = acidlib.connect("none").probe("warehouse")
+        >>> probe.ok, [promise.name for promise in probe.promises if promise.state != "holds"]
+        (True, ['sync'])
+        """
+        with self._call("probe", progress=progress) as call:
+            self._caller.checked()
+            from acidlib.stores.probe import try_promises
+            from acidlib.stores.probe_records import RECORD, write_probe_record
+            from acidlib.stores.store import PROBE
+
+            stores = stores_of(self._environment, self._caller.machine)
+            location, now_ms = stores.locate(str(uri)), int(self._caller.machine.clock() * 1000)
+            store, shown = stores.store(location), self._caller.progress(call.run, progress)
+            unique = uuid.uuid4().hex[:16]
+            shown.note(f"works in {location.child(f'{PROBE}.{unique}')}, and removes it at the end")
+            tried = list(try_promises(store, location, unique=unique, note=shown.note))
+            document = ProbeDocument.of(
+                tried,
+                location=str(location),
+                kind=str(location.kind),
+                authority=location.authority,
+                time_ms=now_ms,
+            )
+            write_probe_record(store, location, document)
+            shown.note(f"the record is {location.child(RECORD)}")
+            return Probe(head=Head(job="probe", version=__version__), document=document)
 
     @verb()
     def status(

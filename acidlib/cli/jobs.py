@@ -288,6 +288,19 @@ def doctor(*, environment: Environment, output: Output, locations: tuple[str, ..
 
 
 @job_command(
+    "probe",
+    help="Try all that publication relies on in a store, such as races to one name, in a folder that is made below URI "
+    "and removed. A record of the outcome stays there: _acidlib_probe.json. URI is a directory above tables.",
+    example="probe s3a://lake/warehouse",
+)
+@common_options
+@click.argument("uri")
+def probe(*, environment: Environment, output: Output, uri: str) -> None:
+    """Print all promises; exit status 1 if one is broken."""
+    finish(output, Lake(environment, caller=CommandLine()).probe(uri))
+
+
+@job_command(
     "status",
     help="Show the state of all tables, and each problem. Changes nothing.",
     example="status --fail-on error --report status.html",

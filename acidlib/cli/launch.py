@@ -104,6 +104,7 @@ JOBS: Sequence[Job] = (
     Job(_OPERATION, "undo", "Take the result of a compaction back.", stays=True),
     Job(_SET_UP, "quickstart", "Show each step on a copy of two tables that Hive wrote."),
     Job(_SET_UP, "doctor", "Check that jobs can work here.", stays=True, file=False),
+    Job(_SET_UP, "probe", "Try what a store has to promise.", stays=True, file=False),
     Job(_SET_UP, "warm", "Compile the kernels, once for an installation.", spark=False, file=False, code=_PACKING),
     Job(
         _SET_UP, "pack", "Make one archive of the installation for --archives.", spark=False, file=False, code=_PACKING

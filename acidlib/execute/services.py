@@ -11,6 +11,7 @@ from acidlib.execute.task import Runner
 from acidlib.location import Location
 from acidlib.report.progress import WARNING, Progress
 from acidlib.stores.filesystem import FileSystem
+from acidlib.stores.probe_records import require_probe
 from acidlib.stores.store import Claim, Store
 from acidlib.stores.stores import Stores
 
@@ -47,12 +48,17 @@ class Services:
         """Return the store of a place, to publish there."""
         return self.stores.store(location)
 
-    def claim_and_revoke(self, location: Location) -> Claim:
+    def claim_and_revoke(self, location: Location, *, table: str = "") -> Claim:
         """Return this run's claim on a place, as a context manager; ConflictError while another run works there.
 
-        Stages of earlier runs there are revoked: none of these runs can publish any more.
+        Stages of earlier runs there are revoked: none of these runs can publish any more. RefusedError in a store that
+        demands a probe, where none has passed above the place and its table.
+
+        table  the location of the place's table, where a metastore names it
         """
         store = self.store(location)
+        if store.demands_probe:
+            require_probe(self.stores, location, table=self.stores.locate(table) if table else None)
         claim = store.claim(location, owner=self.worker_id, token=self.unique(), now=self.clock())
         try:
             store.revoke_others(location)

@@ -542,6 +542,40 @@ class Check:
     """What to do about it, or an empty text."""
 
 
+class PromiseState(enum.StrEnum):
+    """The end of the trial of a promise."""
+
+    HOLDS = "holds"
+    BROKEN = "BROKEN"
+    FAILED = "failed"
+    NOT_TRIED = "not tried"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TriedPromise:
+    """A promise of a store, after its trial."""
+
+    name: str
+    sentence: str
+    """A promise of the store, by a short name and in words."""
+    state: PromiseState
+    """`holds`; `BROKEN`; `failed`: the trial could not be done; `not tried`: no trial can show it."""
+    seen: str
+    """What was seen."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromiseTotals:
+    """Counts of promises."""
+
+    promises: int
+    holds: int
+    broken: int
+    failed: int
+    not_tried: int
+    """How many there are, and how many of each state."""
+
+
 # --- documents --------------------------------------------------------------------------------------------------------
 
 
@@ -554,7 +588,7 @@ class Head:
     """The name of the job, and the version of this program."""
     run_id: str | None = None
     """The id of this run in log lines and in the queue. Null after an error, and for `cancel`, `show_compactions`,
-    `show_place` and `doctor`.
+    `show_place`, `doctor` and `probe`.
     """
 
 
@@ -571,7 +605,7 @@ class StatedSetting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunHead(Head):
-    """The beginning of the document of a run, which neither `show_place` nor `doctor` is."""
+    """The beginning of the document of a run, which `show_place`, `doctor` and `probe` have not."""
 
     start_ms: int
     end_ms: int
@@ -773,6 +807,48 @@ class ChecksDocument:
         """Return the document of checks."""
         totals = CheckTotals(checks=len(checks), wrong=sum(check.state is CheckState.WRONG for check in checks))
         return ChecksDocument(checks=tuple(checks), totals=totals)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeDocument:
+    """What `probe` has after its head."""
+
+    location: str
+    """Where the promises were tried."""
+    kind: str
+    authority: str
+    """The kind of store, and the host, name service, bucket or account that the URI names."""
+    time_ms: int
+    """When the probe began."""
+    passed: bool
+    """Whether no promise is `BROKEN` and no trial `failed`."""
+    promises: tuple[TriedPromise, ...]
+    """One entry per promise of the store."""
+    totals: PromiseTotals
+    """Counts and sums over the entries."""
+
+    @staticmethod
+    def of(
+        promises: Sequence[TriedPromise], *, location: str, kind: str, authority: str, time_ms: int
+    ) -> ProbeDocument:
+        """Return the document of a probe."""
+        counts = Counter(promise.state for promise in promises)
+        totals = PromiseTotals(
+            promises=len(promises),
+            holds=counts[PromiseState.HOLDS],
+            broken=counts[PromiseState.BROKEN],
+            failed=counts[PromiseState.FAILED],
+            not_tried=counts[PromiseState.NOT_TRIED],
+        )
+        return ProbeDocument(
+            location=location,
+            kind=kind,
+            authority=authority,
+            time_ms=time_ms,
+            passed=not (totals.broken or totals.failed),
+            promises=tuple(promises),
+            totals=totals,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -95,7 +95,9 @@ class ClaimedPlace:
 
     def begin(self) -> None:
         """Claim the place; ConflictError while another run works there."""
-        self._claim = self._services.claim_and_revoke(self.place.location)
+        facts = self.place.facts
+        table = "" if facts is None else facts.table.storage.location
+        self._claim = self._services.claim_and_revoke(self.place.location, table=table)
 
     def assert_mine(self) -> None:
         """Raise ConflictError if the claim was lost."""

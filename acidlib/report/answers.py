@@ -16,19 +16,29 @@ from acidlib.model.results import (
     ChecksDocument,
     Outcome,
     PlacesDocument,
+    ProbeDocument,
     RequestsDocument,
     RunHead,
     ShownBlocker,
     ShownPlace,
     ShownRequest,
     Texts,
+    TriedPromise,
     UndoDocument,
     UndoResult,
 )
 from acidlib.model.status import Finding, Level, StatusDocument, TableFigures
 from acidlib.report.page import ReportPage, status_page
 from acidlib.report.show import blockers_text, hive_text, show_text
-from acidlib.report.text import JsonEntry, cancellations_text, checks_text, places_text, status_text, undo_text
+from acidlib.report.text import (
+    JsonEntry,
+    cancellations_text,
+    checks_text,
+    places_text,
+    promises_text,
+    status_text,
+    undo_text,
+)
 from acidlib.report.values import (
     EXIT_DONE,
     EXIT_HAS_ERRORS,
@@ -178,6 +188,29 @@ class Checks(Result):
     def text_pieces(self) -> Iterator[str]:
         """Yield the text for people."""
         yield checks_text(self.document)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Probe(Result):
+    """The promises of a store, tried where tables lie."""
+
+    document: ProbeDocument
+
+    listed, kind = "promises", TriedPromise
+
+    @property
+    def promises(self) -> Sequence[TriedPromise]:
+        """The promises, in the order of their trials."""
+        return self.document.promises
+
+    @property
+    def exit_status(self) -> int:
+        """1 if a promise is broken, or could not be tried; else 0."""
+        return EXIT_DONE if self.document.passed else EXIT_NOT_DONE
+
+    def text_pieces(self) -> Iterator[str]:
+        """Yield the text for people."""
+        yield promises_text(self.document)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

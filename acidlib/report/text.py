@@ -21,6 +21,8 @@ from acidlib.model.results import (
     CompactionResult,
     InitiatorResult,
     Outcome,
+    ProbeDocument,
+    PromiseState,
     RemovedPath,
     ShownPart,
     ShownPlace,
@@ -502,3 +504,20 @@ def checks_text(document: ChecksDocument) -> str:
         lines += wrapped(check.found or "-", f"{check.state:<9}  {check.name:<{width}}  ", below)
         lines += wrapped(check.advice, f"{below}-> ", f"{below}   ")
     return "\n".join([*lines, "", f"{plural(len(checks), 'check')}, {document.totals.wrong} wrong"])
+
+
+def promises_text(document: ProbeDocument) -> str:
+    """Return a line for each promise of a store, with what was seen, below it what was promised and not shown."""
+    totals, promises = document.totals, document.promises
+    width = max(len(promise.name) for promise in promises)
+    lines, below = [], " " * (width + 13)
+    for promise in promises:
+        lines += wrapped(promise.seen, f"{promise.state:<9}  {promise.name:<{width}}  ", below)
+        if promise.state is not PromiseState.HOLDS:
+            lines += wrapped(promise.sentence, f"{below}-> ", f"{below}   ")
+    tried = f"{plural(totals.promises - totals.not_tried, 'promise')} tried in {document.location}"
+    outcome = "all hold"
+    if not document.passed:
+        counts = [f"{totals.broken} broken", *([f"{totals.failed} not to be tried"] if totals.failed else [])]
+        outcome = f"{', '.join(counts)}; tables there cannot be compacted safely"
+    return "\n".join([*lines, "", *wrapped(f"{tried}: {outcome}")])

@@ -14,26 +14,27 @@ import stat
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from pathlib import Path
 
 import acidlib
 from acidlib.acid.names import Calls, Generation, Reader
-from acidlib.errors import AcidError, ConflictError, RefusedError, RetryError
+from acidlib.errors import AcidError, RefusedError, RetryError
 from acidlib.execute.answers import value_or_raise
 from acidlib.execute.executors import LOOKS, describe_executor, difference_of, has_compiled_kernels
 from acidlib.execute.task import Runner, Task
-from acidlib.location import S3, Location
+from acidlib.location import Location
 from acidlib.metastore.hms import Hms
 from acidlib.metastore.transactions import TxnType
-from acidlib.model.results import Check
+from acidlib.model.results import Check, PromiseState
 from acidlib.model.results import CheckState as State
 from acidlib.runs.environment import Environment
 from acidlib.runs.open import open_metastore, open_queue
+from acidlib.stores.probe import try_promises
+from acidlib.stores.probe_records import last_probe, unproven
+from acidlib.stores.store import utc_time
 from acidlib.stores.stores import Stores
 
 WAREHOUSE = "metastore.warehouse.dir"
-_PROBE = "_acidlib_doctor"
 _OLDEST_JAVA = 17
 _MAX_APART_SECONDS = 5.0
 """Difference of the clocks of two machines from which on it is reported."""
@@ -92,7 +93,7 @@ def checks(
             advice = "have --metastore-uri or hive-site.xml name one that answers"
             yield Check("metastore", State.WRONG, str(error), advice)
     for place in locations:
-        yield _place(stores, place, unique())
+        yield from _place(stores, place, unique())
     if not locations:
         yield Check("store", State.UNCHECKED, "no place is known: --location names one")
     yield _queue(environment, calls)
@@ -215,63 +216,45 @@ def clock_check(hms: Hms, clock: Callable[[], float]) -> Check:
     return Check("clock", State.WRONG, fact, advice)
 
 
-def _place(stores: Stores, place: str, unique: str) -> Check:
-    """Check the rights at a place, and the promises of its store."""
+def _place(stores: Stores, place: str, unique: str) -> Iterator[Check]:
+    """Check the rights at a place and the promises of its store that a few requests show, and look for a probe."""
+    broken: list[str] = []
     try:
         location = stores.locate(place)
-        broken, place = broken_promises(stores, location, unique), str(location)
-    except RefusedError as error:
-        broken = [str(error)]
+        place = str(location)
+        store = stores.store(location)
+        for promise in try_promises(store, location, unique=unique, only_quick=True, note=broken.append):
+            if promise.state is not PromiseState.HOLDS:
+                broken.append(promise.seen)
     except AcidError as error:
         advice = "a job needs to write there, as the user that starts it (docs/stores.md)"
-        return Check("store", State.WRONG, str(error), advice)
+        yield Check("store", State.WRONG, str(error), advice)
+        return
     if broken:
         advice = "tables there cannot be compacted safely: use a store that keeps its promises (docs/stores.md)"
-        return Check("store", State.WRONG, f"{place}: {'; '.join(broken)}", advice)
-    return Check(
-        "store", State.OK, f"{place}: written, named and removed; of two who create or rename only one succeeds"
-    )
+        yield Check("store", State.WRONG, f"{place}: {'; '.join(broken)}", advice)
+    else:
+        yield Check("store", State.OK, f"{place}: written, named and removed; what exists is never replaced")
+    yield probe_check(stores, location)
 
 
-def broken_promises(stores: Stores, location: Location, unique: str) -> list[str]:
-    """Return the promises that publication relies on and the store breaks; AcidError where nothing can be written.
-
-    A bucket that breaks them raises `RefusedError`, as it does for a job.
-    """
-    name = f"{_PROBE}.{unique}"
-    if location.kind == S3:
-        stores.require_conditions(location, unique=name)
-        return []
-    probe = location.child(name)
-    fs = stores.renaming_files(location)
-    broken = []
-    empty, full, file = (str(probe.child(name)) for name in ("one", "other", "file"))
+def probe_check(stores: Stores, location: Location) -> Check:
+    """Check whether a probe of a store has passed, at a location or above it."""
+    advice = f"acidlib probe {location} tries in a minute all that its store has to promise"
+    store = stores.store(location)
     try:
-        fs.make_directory(str(probe))
-        fs.create(file, b"once")
-        if _succeeds(lambda: fs.create(file, b"twice")):
-            broken.append("a file that exists was created again")
-        fs.make_directory(empty)
-        fs.make_directory(full)
-        fs.create(f"{full}/file", b"")
-        if _succeeds(lambda: fs.rename_noreplace(empty, full)):
-            broken.append("a directory was renamed onto one that exists")
-        fs.rename_noreplace(full, str(probe.child("third")))
-        if fs.exists(full) or not fs.exists(str(probe.child("third/file"))):
-            broken.append("a directory was renamed, and is not there as a whole")
-    finally:
-        with suppress(ConflictError):  # it was not made
-            fs.remove_tree(str(location), name)
-    return broken
-
-
-def _succeeds(work: Callable[[], object]) -> bool:
-    """Return whether something succeeds that must end by ConflictError."""
-    try:
-        work()
-    except ConflictError:
-        return False
-    return True
+        record = last_probe(stores, location)
+        if record is None:
+            state = State.WRONG if store.demands_probe else State.NOTE
+            demands = "; jobs publish there after one that has passed" if store.demands_probe else ""
+            return Check("probe", state, f"{location}: none is recorded there or above{demands}", advice)
+        lacking = unproven(store, record)
+    except AcidError as error:
+        return Check("probe", State.WRONG, str(error), advice)
+    when = f"{record.location}: probed at {utc_time(record.time_ms / 1000)}"
+    if lacking:
+        return Check("probe", State.WRONG, f"{when}, and not shown: {', '.join(lacking)}", advice)
+    return Check("probe", State.OK, f"{when}, and all {record.totals.holds} promises hold")
 
 
 def _queue(environment: Environment, calls: Calls | None) -> Check:

@@ -22,6 +22,7 @@ from acidlib.stores.renaming.claims import read_claim
 from acidlib.stores.store import (
     CLAIM,
     OUT_OF_SIGHT,
+    PROBE,
     PUBLISH_RECORD,
     STAGING_MARKER,
     STAGING_PREFIX,
@@ -38,7 +39,7 @@ HIVE_STAGING_PREFIX = ".hive-staging"
 """Begins the names of directories that Hive's queries write to before they publish (`hive.exec.stagingdir`)."""
 
 _UNFINISHED_TRASH = re.compile(re.escape(TRASH) + r"\.[0-9a-f]{32}\.tmp")
-_LITTER_PREFIXES = (OUT_OF_SIGHT, UNDONE, f"{CLAIM}.", STAGING_PREFIX, f"{TRASH}.")
+_LITTER_PREFIXES = (OUT_OF_SIGHT, UNDONE, f"{CLAIM}.", STAGING_PREFIX, f"{TRASH}.", f"{PROBE}.")
 _FOREIGN = ("staging of a compaction", "staging of a query")
 TAKEN_BACK = "the result of a compaction that was undone"
 

@@ -32,6 +32,7 @@ from acidlib.model.uploads import StagedUpload
 from acidlib.planning.unfinished import covering
 from acidlib.renewal import RENEWER
 from acidlib.stores.filesystem import FileSystem, Pace, safe_parts
+from acidlib.stores.promises import Promise
 from acidlib.waiting import asking, current_piece
 
 CLAIM = "_acidlib_claim"
@@ -41,6 +42,7 @@ ATTEMPTS = "_attempts"
 PUBLISH_RECORD = "publish.json"
 REVOKED = ".revoked"
 TRASH = "_acidlib_trash"
+PROBE = "_acidlib_probe"
 OUT_OF_SIGHT = "_acidlib_removed."
 """Begins the names of files and directories that are about to be removed."""
 UNDONE = "_acidlib_undone."
@@ -311,6 +313,9 @@ class Store(ABC):
     shows_at_once: bool
     """A directory of several files becomes visible as a whole."""
 
+    demands_probe = False
+    """Places are claimed only where a probe of this store has passed; see `stores.probe`."""
+
     @abstractmethod
     def claim(self, location: Location, *, owner: str, token: str, now: float) -> Claim:
         """Claim a place for `owner`, a name for people, under a unique token; `now` is for people, too.
@@ -319,8 +324,16 @@ class Store(ABC):
         silent. RefusedError for a location that is no directory, CorruptError without one.
         """
 
-    def require_conditions(self, location: Location, *, unique: str) -> None:  # noqa: B027 - renames are atomic
-        """Try the conditions of requests that publication rests on; RefusedError names one that is ignored."""
+    @abstractmethod
+    def promises(self) -> tuple[Promise, ...]:
+        """Return what publication here relies on, with a trial of each."""
+
+    def make_folder(self, path: str) -> None:  # noqa: B027 - in a bucket the objects below it do
+        """Make the directory in which promises are tried; ConflictError where it exists."""
+
+    @abstractmethod
+    def overwrite(self, path: str, data: bytes) -> None:
+        """Write a small file, in place of one of that name; no other run does so at the same time."""
 
     @abstractmethod
     def holder(self, location: Location, *, now: float) -> ClaimOwner | None:

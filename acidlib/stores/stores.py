@@ -125,9 +125,9 @@ class Stores:
         """Return the data files there, which one task opens and creates."""
         return self._open(location).data
 
-    def require_conditions(self, location: Location, *, unique: str) -> None:
-        """Try the conditions of publication; see `Store.require_conditions`."""
-        self.store(location).require_conditions(location, unique=unique)
+    def is_top(self, location: Location) -> bool:
+        """Tell whether what lies above a location is another store, or nothing: at a root, and at a mounted disk."""
+        return location.is_root or (location.kind == LOCAL and os.path.ismount(location.path))
 
     def _open(self, location: Location) -> OpenStore:
         opened_by = _OPENED_BY.get(location.kind)

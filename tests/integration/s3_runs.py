@@ -110,7 +110,6 @@ class Steps:
         self.roll_forward = self.store.roll_forward
         self.unfinished = self.store.unfinished
         self.remove_staging = partial(remove_staging, bucket)
-        self.require_conditions = self.store.require_conditions
         PROBED.add(bucket.options)
 
     def claim(self, location: Any, *, stale_seconds: float = STALE_SECONDS, **more: Any) -> S3Claim:

@@ -8,12 +8,10 @@ import pytest
 from judges import merge
 from judges.fixtures import Fixture
 from judges.plain_rows import insert_only_rows
-from s3_tables import downloaded, names, uploaded
+from s3_tables import downloaded, uploaded
 from servers.s3 import S3Server
 
 from acidlib.points import Point
-from acidlib.status.doctor import broken_promises
-from acidlib.stores.stores import Stores
 from integration.children import killed_at
 from integration.harness import AROUND, Jobs, fixture
 from integration.test_hdfs_jobs import asked, contents, each_table
@@ -104,11 +102,3 @@ def test_a_base_that_a_dead_run_has_begun_to_publish(
     assert here.status == 0
     there = without_claims(downloaded(s3_server, remote, tmp_path / "copy/t"))
     assert there == contents(local)
-
-
-def test_doctor_tries_what_claims_rest_on_and_leaves_nothing(s3_server: S3Server, tmp_path: Path) -> None:
-    place = uploaded(s3_server, fixture("hive3/a_crud", tmp_path / "t"))
-    before = names(s3_server, place)
-    stores = Stores(configuration=s3_server.properties())
-    assert broken_promises(stores, place, "1") == []
-    assert names(s3_server, place) == before

@@ -29,8 +29,10 @@ from acidlib.errors import (
 from acidlib.location import parse_location
 from acidlib.points import Point
 from acidlib.stores.buckets import store as publishing
+from acidlib.stores.buckets import trials
 from acidlib.stores.buckets.files import is_open
 from acidlib.stores.listing import list_location
+from acidlib.stores.probe import require_promises
 from acidlib.stores.removing import LITTER_SECONDS, find_litter
 from acidlib.stores.s3.client import Bucket, bucket_options
 from integration import s3_runs
@@ -464,7 +466,7 @@ def test_a_place_that_is_none(bucket: Bucket, place: str) -> None:
 
 def test_the_store_keeps_what_publication_rests_on(bucket: Bucket, place: str) -> None:
     before = readers_see(bucket, place)
-    Steps(bucket).require_conditions(place, unique="u")
+    require_promises(Steps(bucket).store, parse_location(place), unique="u")
     assert readers_see(bucket, place) == before
     assert [entry.name for entry in Steps(bucket).files.list_directory(place)] == sorted(INPUTS)
     assert uploads_in_flight(bucket, place) == []
@@ -486,7 +488,7 @@ def test_a_store_that_ignores_a_condition_is_refused(
         bucket.client, call, lambda **given: asked(**{name: item for name, item in given.items() if name != condition})
     )
     with pytest.raises(RefusedError, match=says):
-        Steps(bucket).require_conditions(place, unique="u")
+        require_promises(Steps(bucket).store, parse_location(place), unique="u")
     assert [entry.name for entry in Steps(bucket).files.list_directory(place)] == sorted(INPUTS)
 
 
@@ -494,7 +496,7 @@ def test_a_store_that_ignores_a_condition_is_refused(
 def test_a_probe_that_fails_leaves_no_upload(
     bucket: Bucket, place: str, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
-    uploads, upload_small, request = [], publishing.upload_small, getattr(bucket.client, call)
+    uploads, upload_small, request = [], trials.upload_small, getattr(bucket.client, call)
 
     def recording(*arguments: Any) -> Any:
         uploads.append(upload_small(*arguments))
@@ -504,10 +506,10 @@ def test_a_probe_that_fails_leaves_no_upload(
         monkeypatch.setattr(bucket.client, call, request)
         raise ClientError({"Error": {"Code": "NotImplemented"}}, "CompleteMultipartUpload")
 
-    monkeypatch.setattr(publishing, "upload_small", recording)
+    monkeypatch.setattr(trials, "upload_small", recording)
     monkeypatch.setattr(bucket.client, call, failing_once)
     with pytest.raises(RetryError, match="NotImplemented"):
-        Steps(bucket).require_conditions(place, unique="u")
+        require_promises(Steps(bucket).store, parse_location(place), unique="u")
     assert uploads
     assert not any(is_open(bucket, upload) for upload in uploads)
 

@@ -32,16 +32,19 @@ from acidlib.model.results import (
     CheckState,
     Head,
     Outcome,
+    ProbeDocument,
+    PromiseState,
     RequestsDocument,
     RequestTotals,
     Statistics,
+    TriedPromise,
     UndoDocument,
     UndoResult,
     Verification,
 )
 from acidlib.model.status import CleaningBlocker, FindingKind
 from acidlib.model.tables import TableRef
-from acidlib.report.answers import Cancellations, Checks, Places, Requests, Undo
+from acidlib.report.answers import Cancellations, Checks, Places, Probe, Requests, Undo
 from acidlib.report.show import shown_blocker, shown_request
 from acidlib.report.values import Result
 
@@ -89,6 +92,16 @@ PRODUCED: dict[str, Callable[[], Result]] = {
     "cancel": lambda: Cancellations(head=HEAD, document=CancellationsDocument.of([CANCELLED])),
     "show_compactions": queue,
     "doctor": lambda: Checks(head=BARE, document=ChecksDocument.of([Check("clock", CheckState.UNCHECKED, "none")])),
+    "probe": lambda: Probe(
+        head=replace(BARE, job="probe"),
+        document=ProbeDocument.of(
+            [TriedPromise(name="whole", sentence="It is.", state=PromiseState.HOLDS, seen="it")],
+            location="/w",
+            kind="local",
+            authority="",
+            time_ms=0,
+        ),
+    ),
     "status": SHOWN["status"],
 }
 
@@ -136,7 +149,7 @@ def test_what_is_called_a_common_field_is_described_as_one() -> None:
 
 @pytest.mark.parametrize("title", PRODUCED)
 def test_the_fields_are_those_of_the_document(title: str) -> None:
-    head = BARE_FIELDS if title in ("show_place", "doctor") else described("Every document")
+    head = BARE_FIELDS if title in ("show_place", "doctor", "probe") else described("Every document")
     document = PRODUCED[title]().to_dict()
     assert sorted([*head, *described(title)]) == sorted(set(fields(document)))
 

@@ -29,8 +29,10 @@ FIELDS_OF_JSON = {"model/results.py": {"found"}, "status/doctor.py": {"found"}}
 """Names that documents have."""
 LIMITS = re.compile(r"_?(MOST|LEAST|LONGEST|SHORTEST|FEWEST|LARGEST|SMALLEST)_")
 """Beginnings of a constant that is a limit: that is MAX_ or MIN_."""
-SHARED_NAMES = frozenset({"main", "Bytes", "Longs"})
-"""Names that several modules may define: what starts a process, and types of arrays, which kernels state themselves."""
+SHARED_NAMES = frozenset({"main", "probe", "Bytes", "Longs"})
+"""Names that several modules may define: what starts a process, a verb that is a command, and types of arrays, which
+kernels state themselves.
+"""
 EMPTY_NAMES = frozenset({"found", "one", "told", "said", "asked", "thing"})
 """Names that say nothing of what they hold."""
 

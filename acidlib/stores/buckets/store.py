@@ -61,9 +61,12 @@ from acidlib.stores.buckets.files import (
     upload_small,
     write_upload_list,
 )
+from acidlib.stores.buckets.trials import bucket_promises
 from acidlib.stores.control_files import parse_document
 from acidlib.stores.filesystem import MAX_CONTROL_FILE_BYTES, FileSystem, Pace
 from acidlib.stores.listing import UNFINISHED_FORMAT
+from acidlib.stores.probe import require_promises
+from acidlib.stores.promises import Promise
 from acidlib.stores.s3.client import (
     Bucket,
     BucketOptions,
@@ -620,9 +623,6 @@ def remove_staging(
 PROBED: set[BucketOptions] = set()
 """Buckets in which this process has seen that the conditions of publication are kept."""
 
-_PROBE_SUFFIX = ".probe.tmp"
-"""Ends the name of a probe, which begins as that of a claim: so the rest of a killed probe is litter."""
-
 
 class UploadState(Enum):
     """The state of an upload of a recorded publication."""
@@ -654,7 +654,7 @@ class S3Store(Store):
                 raise RefusedError(f"Cannot claim {location}: it is an object")
             raise CorruptError(f"Cannot claim {location}: there is no object below it")
         if self._bucket.options not in PROBED:
-            self.require_conditions(location, unique=token)
+            require_promises(self, location, unique=token)
             PROBED.add(self._bucket.options)
         path = f"{location}/{CLAIM}"
         claim = read_object(self._bucket, path)
@@ -686,47 +686,14 @@ class S3Store(Store):
         is_stale = abs(claim.now - claim.modified) > self._stale_seconds or has_ended(record.process)
         return ClaimOwner(owner=record.owner, token=record.token, start=record.start, is_stale=is_stale)
 
-    def require_conditions(self, location: Location, *, unique: str) -> None:
-        """Try each condition of publication with a hidden object, and remove it; about a dozen requests.
+    def promises(self) -> tuple[Promise, ...]:
+        return bucket_promises(self._bucket)
 
-        Some servers that speak S3 ignore them and answer 200. RefusedError names the bucket and the first condition
-        that it ignores.
-        """
-        bucket, path = self._bucket, f"{location}/{CLAIM}.{unique}{_PROBE_SUFFIX}"
-
-        def refused(why: str) -> RefusedError:
-            return RefusedError(
-                f"Cannot publish to the bucket {bucket.options.shown}: {why}, so that of two runs both would win"
+    def overwrite(self, path: str, data: bytes) -> None:
+        with self._bucket.raising("write", path):
+            self._bucket.client.put_object(
+                Bucket=self._bucket.name, Key=self._bucket.key(path), Body=data, **self._bucket.creation_arguments
             )
-
-        uploads: list[StagedUpload] = []
-
-        def upload(path: str) -> StagedUpload:
-            uploads.append(upload_small(bucket, StagedUpload(key=bucket.key(path), origin=path), b"probe"))
-            return uploads[-1]
-
-        try:
-            first = create_object(bucket, path, b"first")
-            with suppress(ChangedError):
-                create_object(bucket, path, b"another")
-                raise refused("it makes an object that is there already (If-None-Match)")
-            second = replace_object(bucket, path, first, b"second")
-            with suppress(ChangedError):
-                replace_object(bucket, path, first, b"third")
-                raise refused(f"it replaces an object that has changed ({second} is not {first}), against If-Match")
-            with suppress(ConflictError):
-                complete(bucket, upload(path))
-                raise refused("it completes an upload over an object that is there (If-None-Match)")
-            aborted = upload(f"{path}.upload")
-            abort(bucket, aborted)
-            if complete(bucket, aborted):
-                raise refused("it completes an upload that was aborted")
-        finally:
-            for probe in uploads:  # no upload list names them
-                with suppress(AcidError):
-                    abort(bucket, probe)
-            with suppress(AcidError):
-                remove_keys(bucket, path, [bucket.key(path), f"{bucket.key(path)}.upload"])
 
     def revoke_others(self, location: Location) -> None:
         """Revoke the stages of earlier runs at a place: none of them can publish any more.

@@ -55,7 +55,9 @@ from acidlib.stores.filesystem import (
     safe_parts,
     try_to_rename,
 )
+from acidlib.stores.promises import Promise
 from acidlib.stores.renaming.claims import claim, read_claim
+from acidlib.stores.renaming.trials import renaming_promises
 from acidlib.stores.store import (
     ATTEMPTS,
     CLAIM,
@@ -365,6 +367,17 @@ class RenameStore(Store):
 
     def __init__(self, fs: RenameFileSystem) -> None:
         self.fs = fs
+
+    def promises(self) -> tuple[Promise, ...]:
+        return renaming_promises(self.fs)
+
+    def make_folder(self, path: str) -> None:
+        self.fs.make_directory(path)
+
+    def overwrite(self, path: str, data: bytes) -> None:
+        with suppress(ConflictError):
+            self.fs.remove_file(path, missing=ConflictError)
+        self.fs.create(path, data)
 
     def claim(self, location: Location, *, owner: str, token: str, now: float) -> Claim:
         del now  # the file system has a clock

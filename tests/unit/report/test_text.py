@@ -21,17 +21,20 @@ from acidlib.model.results import (
     CheckState,
     DecisionTotals,
     Outcome,
+    ProbeDocument,
+    PromiseState,
     ShownBlocker,
     ShownPart,
     ShownPlace,
     Statistics,
+    TriedPromise,
     Verification,
     Waiting,
     WriteIdRange,
 )
 from acidlib.model.tables import TableRef
 from acidlib.report.show import blockers_text, show_text
-from acidlib.report.text import WIDTH, aligned, checks_text, json_text, one_line, places_text
+from acidlib.report.text import WIDTH, aligned, checks_text, json_text, one_line, places_text, promises_text
 
 from .documents import (
     CLEANED,
@@ -101,6 +104,16 @@ BLOCKED = (
 CHECKS = ChecksDocument.of(
     [Check("queue", CheckState.OK, "mysql"), Check("Java", CheckState.WRONG, "it is not there", "install it")]
 )
+PROBED = ProbeDocument.of(
+    [
+        TriedPromise(name=name, sentence="It is so.", state=state, seen="3 of 6 renames to one name succeeded " * words)
+        for name, state, words in zip(("one", "other name", "third", "sync"), PromiseState, (1, 2, 1, 1), strict=True)
+    ],
+    location="s3a://lake/w",
+    kind="s3",
+    authority="lake",
+    time_ms=1_700_000_001_000,
+)
 NOW = 1_700_000_003_500 + 2 * 3_600_000
 ENDED = CompactionRequest(
     id=22,
@@ -161,6 +174,7 @@ TEXTS = {
         dry_run=True,
     ),
     "doctor": checks_text(CHECKS),
+    "probe": promises_text(PROBED),
     "show": show_text([LONG, TAKEN_BACK, BROKEN, ENDED], Generation.HIVE4, NOW, of=4),
     "show_some": show_text([ENDED], Generation.HIVE4, NOW, of=40),
     "show_taken_back": show_text([TAKEN_BACK, replace(TAKEN_BACK, id=20)], Generation.HIVE4, NOW, of=2),

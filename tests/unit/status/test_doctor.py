@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,48 +15,21 @@ from integration.harness import AROUND, IN_PROCESS
 
 from acidlib.acid.names import Generation
 from acidlib.cli import jobs
-from acidlib.errors import ConflictError, RetryError
+from acidlib.errors import RetryError
 from acidlib.execute import executors
 from acidlib.execute.executors import describe_executor
-from acidlib.location import local_location
 from acidlib.status import doctor
 from acidlib.status.doctor import (
     State,
-    broken_promises,
     clock_check,
     compactor_check,
     executors_check,
     java_check,
     spark_check,
 )
-from acidlib.stores.renaming.local import LocalFileSystem
-from acidlib.stores.stores import Stores
 
 AT = 1_700_000_000.0
 SPARK = importlib.metadata.version("pyspark")
-
-
-@pytest.mark.parametrize(
-    ("method", "broken"),
-    [
-        (None, []),
-        ("create", ["a file that exists was created again"]),
-        ("rename_noreplace", ["a directory was renamed onto one that exists"]),
-    ],
-)
-def test_promises_that_a_store_does_not_keep(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str | None, broken: list[str]
-) -> None:
-    if method is not None:
-        kept = getattr(LocalFileSystem, method)
-
-        def pretended(self: LocalFileSystem, path: str, *rest: Any) -> None:
-            with suppress(ConflictError):
-                kept(self, path, *rest)
-
-        monkeypatch.setattr(LocalFileSystem, method, pretended)
-    assert broken_promises(Stores(), local_location(str(tmp_path)), "1") == broken
-    assert list(tmp_path.iterdir()) == []
 
 
 OK, NOTE, WRONG = State.OK, State.NOTE, State.WRONG
@@ -153,7 +125,8 @@ def test_everything_is_looked_at_although_something_is_wrong(tmp_path: Path, mon
     assert ran.exit_code == 1
     assert found[2:] == [
         ("Spark", "ok"), ("kernels", "note"), ("executors", "note"), ("metastore", "unchecked"),
-        ("Hive's compactor", "unchecked"), ("clock", "unchecked"), ("store", "ok"), ("store", "wrong"), ("queue", "ok"),
+        ("Hive's compactor", "unchecked"), ("clock", "unchecked"), ("store", "ok"), ("probe", "note"),
+        ("store", "wrong"), ("queue", "ok"),
     ]  # fmt: skip
     assert called(tmp_path).exit_code == 0, "what cannot be looked at is not wrong"
 
