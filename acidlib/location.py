@@ -17,6 +17,7 @@ class StoreKind:
     authority        what the part of the URI before its path names
     has_default      the configuration names one where the authority is empty
     not_in_it        characters that no authority has, as a user, password or key would stand there
+    form             that an authority has which may have an @; None = any other
     keys_are         where the user and the keys are stated instead
     has_directories  a directory is there although nothing lies below it
     may_be_absent    what is missing may lie on a disk that is not mounted
@@ -27,6 +28,7 @@ class StoreKind:
     authority: str = "a host or name service"
     has_default: bool = True
     not_in_it: str = "@"
+    form: re.Pattern[str] | None = None
     keys_are: str = "it takes a host or name service"
     has_directories: bool = True
     may_be_absent: bool = False
@@ -47,16 +49,23 @@ S3 = StoreKind(
     keys_are="keys of S3 stand in Hadoop's configuration",
     has_directories=False,
 )
-KINDS = {scheme: kind for kind in (LOCAL, HDFS, VIEWFS, S3) for scheme in kind.schemes}
+ABFS = StoreKind(
+    name="abfs",
+    schemes=("abfss", "abfs"),
+    authority="container and account, as in abfss://container@account.dfs.core.windows.net/path",
+    has_default=False,
+    not_in_it="",
+    form=re.compile(r"(?!.*--)(?:\$root|[a-z0-9][a-z0-9-]{1,61}[a-z0-9])@[A-Za-z0-9][A-Za-z0-9.-]*(?::[0-9]{1,5})?"),
+    keys_are="it takes container@account.dfs.core.windows.net; keys stand in Hadoop's configuration",
+)
+KINDS = {scheme: kind for kind in (LOCAL, HDFS, VIEWFS, S3, ABFS) for scheme in kind.schemes}
 """Kinds of stores by the schemes of URIs."""
 
 _OTHERS = {
     "webhdfs": "HDFS over HTTP",
     "gs": "Google Cloud Storage",
-    "abfs": "Azure Data Lake Storage",
-    "abfss": "Azure Data Lake Storage",
-    "wasb": "Azure Blob Storage",
-    "wasbs": "Azure Blob Storage",
+    "wasb": "Azure Blob Storage, which renames no directories,",
+    "wasbs": "Azure Blob Storage, which renames no directories,",
     "ofs": "Apache Ozone",
     "o3fs": "Apache Ozone",
 }
@@ -68,7 +77,7 @@ class Location:
     """A directory of one store; `str` gives its text: a bare path for local disks, else a URI.
 
     kind       of the store
-    authority  host and port or name service of HDFS, the bucket of S3, …; empty for local disks
+    authority  host and port or name service of HDFS, the bucket of S3, container@host of Azure; empty for local disks
     path       absolute, with forward slashes, none at the end: the root of a store is "/" locally, else ""
     scheme     as it was given; schemes of one kind name the same store
     root       on local disks, the part of the path that is trusted, links in it included: the table, or the warehouse
@@ -85,7 +94,9 @@ class Location:
 
     def __post_init__(self) -> None:
         """Raise `RefusedError` for an authority with a user, a password or a key: locations are shown and stored."""
-        if any(sign in self.authority for sign in self.kind.not_in_it):
+        form = self.kind.form
+        is_wrong = form is not None and not form.fullmatch(self.authority)
+        if is_wrong or any(sign in self.authority for sign in self.kind.not_in_it):
             raise RefusedError(
                 f"Cannot open {masked_uri(str(self))}: a user or key before the host is not taken; {self.kind.keys_are}"
             )
@@ -148,7 +159,9 @@ def parse_location(uri: str) -> Location:
     if kind is None:
         known = _OTHERS.get(scheme)
         why = f"the scheme {scheme!r} is unknown" if known is None else f"{known} is not supported"
-        raise RefusedError(f"Cannot open {shown}: {why}; give a local path or a file:, hdfs:, viewfs: or s3a: URI")
+        raise RefusedError(
+            f"Cannot open {shown}: {why}; give a local path or a file:, hdfs:, viewfs:, s3a: or abfss: URI"
+        )
     rest = uri if match is None else uri[match.end() :]
     authority = ""
     if match is not None and rest.startswith("//"):

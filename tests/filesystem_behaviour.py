@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import pickle
 from concurrent.futures import ThreadPoolExecutor
+from typing import ClassVar
 
 import pytest
 
@@ -36,7 +37,10 @@ def names(fs: FileSystem, path: str) -> list[str]:
 
 
 class FileSystemBehaviour:
-    """The operations of a `FileSystem`."""
+    """The operations of a `FileSystem`; ``odd`` are names that it takes, and ``impossible`` is one that it does not."""
+
+    odd: ClassVar[list[str]] = ODD_NAMES
+    impossible = "n" * 300
 
     def test_what_is_there(self, fs: FileSystem, place: str) -> None:
         put(fs, place, "directory/", "file")
@@ -231,11 +235,11 @@ class FileSystemBehaviour:
             racing.list_tree(place, enter_hidden=True)
 
     def test_odd_names(self, fs: FileSystem, place: str) -> None:
-        for name in ODD_NAMES:
+        for name in self.odd:
             fs.make_directory(f"{place}/{name}")
             fs.create(f"{place}/{name}/{name}", name.encode())
-        assert names(fs, place) == sorted(ODD_NAMES)
-        for name in ODD_NAMES:
+        assert names(fs, place) == sorted(self.odd)
+        for name in self.odd:
             assert names(fs, f"{place}/{name}") == [name]
             assert fs.read(f"{place}/{name}/{name}") == name.encode()
             fs.rename_noreplace(f"{place}/{name}", f"{place}/{name}2")
@@ -244,7 +248,7 @@ class FileSystemBehaviour:
 
     def test_a_name_that_cannot_be(self, fs: FileSystem, place: str) -> None:
         with pytest.raises(RefusedError, match="name"):
-            fs.make_directory(f"{place}/{'n' * 300}")
+            fs.make_directory(f"{place}/{self.impossible}")
         assert names(fs, place) == []
 
     def test_removing_a_tree(self, fs: FileSystem, place: str) -> None:

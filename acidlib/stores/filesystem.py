@@ -134,7 +134,7 @@ class RenameFileSystem(FileSystem):
     """A file system that publication and claims by renames can rest on; failures are those of `FileSystem`.
 
     Every change in a directory (a name that comes, goes or changes) moves its time of modification, by one clock for
-    all who use the file system.
+    all who use the file system; where `names_changed` is 0, `show_life` moves that of a file.
     """
 
     __slots__ = ()
@@ -180,6 +180,9 @@ class RenameFileSystem(FileSystem):
     @abstractmethod
     def make_directory(self, path: str) -> None:
         """Create one directory; an existing name raises `ConflictError`, a missing parent `CorruptError`."""
+
+    def show_life(self, path: str) -> None:
+        """Move the time of a file where a rename beside it moves none; ConflictError without one."""
 
     @abstractmethod
     def inherit(self, path: str, like: str, *, owner: bool = True) -> None:

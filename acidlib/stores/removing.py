@@ -21,6 +21,7 @@ from acidlib.stores.filesystem import Entry, FileSystem, Pace, safe_parts
 from acidlib.stores.renaming.claims import read_claim
 from acidlib.stores.store import (
     CLAIM,
+    NEW,
     OUT_OF_SIGHT,
     PROBE,
     PUBLISH_RECORD,
@@ -39,7 +40,7 @@ HIVE_STAGING_PREFIX = ".hive-staging"
 """Begins the names of directories that Hive's queries write to before they publish (`hive.exec.stagingdir`)."""
 
 _UNFINISHED_TRASH = re.compile(re.escape(TRASH) + r"\.[0-9a-f]{32}\.tmp")
-_LITTER_PREFIXES = (OUT_OF_SIGHT, UNDONE, f"{CLAIM}.", STAGING_PREFIX, f"{TRASH}.", f"{PROBE}.")
+_LITTER_PREFIXES = (OUT_OF_SIGHT, NEW, UNDONE, f"{CLAIM}.", STAGING_PREFIX, f"{TRASH}.", f"{PROBE}.")
 _FOREIGN = ("staging of a compaction", "staging of a query")
 TAKEN_BACK = "the result of a compaction that was undone"
 
@@ -204,7 +205,7 @@ def find_litter(fs: FileSystem, location: Location, *, now: float) -> tuple[Litt
             continue  # without a holder, its run died while it claimed or released
         contents = _contents(fs, location, entry) if entry.is_directory else None
         is_hidden = entry.name.startswith(OUT_OF_SIGHT)
-        if contents is None and is_hidden:
+        if contents is None and (is_hidden or (entry.name.startswith(NEW) and not entry.is_directory)):
             contents = set(), entry.length, entry.modified
         if contents is None or not (is_hidden or is_claim or _is_litter(entry.name, contents[0])):
             continue

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from acidlib.config.files import absolute_path
 from acidlib.errors import RefusedError
-from acidlib.location import HDFS, LOCAL, S3, VIEWFS, Location, StoreKind, local_location, parse_location
+from acidlib.location import ABFS, HDFS, LOCAL, S3, VIEWFS, Location, StoreKind, local_location, parse_location
 from acidlib.memory import DEFAULT_MEMORY, Memory
 from acidlib.model.tables import is_partition_directory
 from acidlib.stores.filesystem import FileSystem, RenameFileSystem, UnreachableServers
@@ -21,7 +21,15 @@ from acidlib.stores.renaming.tree import OpenTrees
 from acidlib.stores.store import Store, TaskFiles
 
 PROPERTIES = (
-    *("fs.defaultFS", "fs.hdfs.impl", "fs.permissions.umask-mode", "fs.s3a.", "fs.viewfs.mounttable.", "dfs."),
+    *(
+        "fs.defaultFS",
+        "fs.hdfs.impl",
+        "fs.permissions.umask-mode",
+        "fs.azure.",
+        "fs.s3a.",
+        "fs.viewfs.mounttable.",
+        "dfs.",
+    ),
     "hadoop.security.",
 )
 """How the names of Hadoop's properties begin that stores read."""
@@ -174,10 +182,26 @@ def _in_bucket(stores: Stores, location: Location) -> OpenStore:
     return OpenStore(S3Store(bucket), S3DataFiles(bucket, stores.memory))
 
 
+def _in_container(stores: Stores, location: Location) -> OpenStore:
+    """Open a container; RefusedError where its client is not installed, or does not understand its settings."""
+    try:
+        from acidlib.stores.renaming.abfs import AbfsDataFiles, AbfsStore
+        from acidlib.stores.renaming.abfs_client import Container, container_options, with_stored_secrets
+    except ModuleNotFoundError as error:
+        raise RefusedError(
+            f"Cannot open {location}: {error.name} is not installed; pip install 'acidlib[azure]' brings it"
+        ) from error
+    properties = with_stored_secrets(location.authority, stores.configuration, stores.secrets.passwords)
+    container = Container(container_options(location.authority, properties), stores.unreachable)
+    data = AbfsDataFiles(container, stores.memory, place=location.path)
+    return OpenStore(AbfsStore(container, place=location.path), data)
+
+
 _OPENED_BY: Mapping[StoreKind, Callable[[Stores, Location], OpenStore]] = {
     LOCAL: _on_disks,
     HDFS: _in_hdfs,
     S3: _in_bucket,
+    ABFS: _in_container,
 }
 """Opens a location of each kind of store."""
 

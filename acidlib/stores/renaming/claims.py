@@ -13,8 +13,9 @@ the claim of its successor. A ticket comes into the directory only with the dire
 orphan for ever, and any run may remove it. A ticket is a directory and no file, because a rename of a file has to
 reserve the new name where a mount knows no rename that never replaces, and then there would be two.
 
-The last sign of life is the time of modification of the directory, which every rename in it moves. The taker reads the
-present time off a directory that it has just made. So the clock of the file system alone decides which claim is stale,
+The last sign of life is the time of modification of the directory, which every rename in it moves, or of the record
+of the holder, which it moves before it renames (`show_life`) where renames do not. The taker reads the present time off
+a directory that it has just made. So the clock of the file system alone decides which claim is stale,
 not those of the machines. An owner counts as dead after `STALE_SECONDS` without a sign of life, and at once when it ran
 on this machine and its process has ended.
 
@@ -173,6 +174,8 @@ class RenameClaim(Claim):
         before leaves us none to rename.
         """
         following = _ticket_path(self._path, self._number + 1, self.token)
+        with suppress(ConflictError):  # without its record the claim is damaged; its ticket decides
+            self._fs.show_life(f"{self._path}/{self.token}.json")
         if not try_to_rename(self._fs, self._own_path, following, durable=False):
             return False
         self._number += 1
@@ -233,16 +236,17 @@ def _look(fs: FileSystem, path: str, *, looks: int = _LOOKS) -> _SeenClaim | Non
         try:
             entries = fs.list_directory(path, missing=ConflictError)
             # after the ticket: a claim renewed in between is fresh, one renewed later has another number
-            beat = fs.entry(path, missing=ConflictError).modified
+            beat = fs.names_changed(path, missing=ConflictError)
         except ConflictError as error:
             if again:
                 continue
             raise BusyError(f"Cannot look at the claim {path}: other runs work there just now; {WHEN_FREE}") from error
-        names = tuple(entry.name for entry in entries if not entry.is_directory)
+        files = {entry.name: entry.modified for entry in entries if not entry.is_directory}
         tickets = [entry.name for entry in entries if entry.is_directory]
         parsed = _TICKET.fullmatch(tickets[0]) if len(tickets) == 1 else None
         if parsed is not None:
-            return _SeenClaim(holder=_read_record(fs, path, parsed[2], beat), number=int(parsed[1]), names=names)
+            beat = beat or files.get(f"{parsed[2]}.json", entry.modified)
+            return _SeenClaim(holder=_read_record(fs, path, parsed[2], beat), number=int(parsed[1]), names=tuple(files))
         if again:
             continue
         if tickets:
@@ -250,7 +254,7 @@ def _look(fs: FileSystem, path: str, *, looks: int = _LOOKS) -> _SeenClaim | Non
                 f"Cannot look at the claim {path}: it holds {' and '.join(tickets)}, which no run leaves. "
                 "Remove it if no run works there"
             )
-        return _SeenClaim(holder=None, number=0, names=names)
+        return _SeenClaim(holder=None, number=0, names=tuple(files))
     raise ValueError("a claim is looked at once at least")
 
 

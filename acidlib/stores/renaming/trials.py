@@ -27,6 +27,8 @@ from acidlib.stores.promises import (
 from acidlib.stores.renaming.claims import ClaimRecord, RenameClaim, claim
 from acidlib.stores.store import CLAIM
 
+TIMES = "times"
+"""The name of a promise that a store need not keep where `RenameFileSystem.names_changed` is 0."""
 FILES = 100
 """Files in the directory that is renamed while others look at it."""
 
@@ -94,7 +96,7 @@ def renaming_promises(fs: RenameFileSystem) -> tuple[Promise, ...]:
             trial=tried(_listing),
         ),
         Promise(
-            name="times",
+            name=TIMES,
             sentence="A name that comes, changes or goes moves the time of its directory.",
             trial=tried(_times),
         ),

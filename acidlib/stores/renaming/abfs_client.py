@@ -1,0 +1,783 @@
+"""The connection to a container of Azure Data Lake Storage: its options, its requests, their repetition, errors.
+
+The properties of Hadoop's ABFS driver say how an account is reached (hadoop-azure, "Hadoop Azure Support: ABFS"). A
+property of one account, `fs.azure.NAME.HOST`, wins over `fs.azure.NAME`. A property that changes how files are read or
+written, and is not known here, is refused by its name.
+
+The requests are those of Microsoft's pages "Path - Create", "Path - Update", "Path - List", "Path - Delete" and "Path -
+Get Properties", sent one by one: Microsoft's own client repeats a rename whose answer is lost by itself, and its
+second answer, that the source is gone, then looks like another run's work. Here each request that changes something
+has a way to tell whether an earlier try of it was carried out. A rename carries a transaction id, which its target
+names from then on (`x-ms-client-transaction-id`, HADOOP-19497), since a directory's ETag need not outlive its rename
+(HADOOP-18425 compares those of files only).
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+import os
+import re
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from email.utils import formatdate, parsedate_to_datetime
+from enum import Enum
+from functools import lru_cache
+from typing import TYPE_CHECKING, TypeVar
+from urllib.parse import quote, urlencode, urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+import urllib3
+from urllib3.exceptions import (
+    ConnectTimeoutError,
+    HTTPError,
+    LocationParseError,
+    NameResolutionError,
+    NewConnectionError,
+    ProxyError,
+    SSLError,
+)
+
+from acidlib.errors import (
+    AcidError,
+    ConflictError,
+    CorruptError,
+    MissingError,
+    RefusedError,
+    RetryError,
+    UnknownOutcomeError,
+)
+from acidlib.location import ABFS
+from acidlib.stores.filesystem import UnreachableServers, permission_missing
+from acidlib.waiting import asking
+from acidlib.wording import parse_duration, parse_flag
+
+if TYPE_CHECKING:
+    from azure.core.credentials import TokenCredential
+
+Answered = TypeVar("Answered")
+
+PREFIX = "fs.azure."
+UMASK = "fs.permissions.umask-mode"
+_PROVIDERS_PATH = "hadoop.security.credential.provider.path"
+_VERSION = "2024-11-04"
+"""Of the service: the first that keeps transaction ids (HADOOP-19450)."""
+_SCOPE = "https://storage.azure.com/.default"
+_TRIES = 6
+_FIRST_PAUSE, _MAX_PAUSE_SECONDS = 0.05, 5.0
+"""Seconds between two tries of a request; each is four times the one before."""
+_CONNECTIONS = 32
+
+
+class LogIn(Enum):
+    """The way in which requests show whose they are."""
+
+    KEY = "SharedKey"
+    SAS = "SAS"
+    SECRET = "OAuth, by the secret of a client"  # noqa: S105 - it is none
+    MANAGED = "OAuth, by the managed identity of the machine"
+    WORKLOAD = "OAuth, by the token of a workload"
+    CHAIN = "the default chain of azure-identity"
+
+
+_OAUTH = {
+    "ClientCredsTokenProvider": LogIn.SECRET,
+    "MsiTokenProvider": LogIn.MANAGED,
+    "WorkloadIdentityTokenProvider": LogIn.WORKLOAD,
+}
+_REFUSED = (
+    "account.keyprovider",
+    "client-provided-encryption-key",
+    "encryption.context.provider.type",
+    "encryption.encoded.client-provided-key",
+    "sas.token.provider.type",
+)
+_STORED = ("account.key", "account.oauth2.client.secret", "sas.fixed.token")
+"""Properties that are looked up in Hadoop's credential providers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerOptions:
+    """The options of the connection to one container. Picklable; its secrets are never printed.
+
+    host           of the account, with a port where it has one
+    key            of the account, in base 64
+    sas            a token, the parameters of each request
+    tenant         of the client, with the host of its `log_in_host`
+    is_secure      TLS is used: always, but for an emulator by its key
+    has_namespace  the account is known to have the hierarchical namespace; False = it has to be asked for
+    tries          of one request; each waits `connect_seconds` for a connection and `answer_seconds` for an answer
+    """
+
+    container: str
+    host: str
+    log_in: LogIn
+    key: str = field(default="", repr=False)
+    sas: str = field(default="", repr=False)
+    client: str = ""
+    secret: str = field(default="", repr=False)
+    tenant: str = ""
+    log_in_host: str = ""
+    token_file: str = ""
+    is_secure: bool = True
+    has_namespace: bool = False
+    umask: str = "022"
+    tries: int = _TRIES
+    connect_seconds: float = 10.0
+    answer_seconds: float = 60.0
+
+    @property
+    def account(self) -> str:
+        """The name of the account."""
+        return re.split("[.:]", self.host, maxsplit=1)[0]
+
+    @property
+    def user(self) -> str:
+        """The user of the requests, for messages."""
+        return {
+            LogIn.KEY: "the key of the account",
+            LogIn.SAS: "the SAS token",
+            LogIn.SECRET: f"the client {self.client}",
+        }.get(self.log_in, "the identity that azure-identity finds")
+
+
+def container_options(authority: str, properties: Mapping[str, str]) -> ContainerOptions:
+    """Return the options of `container@host` by Hadoop's properties; RefusedError names one that is not understood."""
+    container, _, host = authority.partition("@")
+    own = _AccountProperties(host, properties)
+    for name in _REFUSED:
+        if own.text(name):
+            raise own.refused(name, "is not supported")
+    if own.text("account.hns.enabled") and not own.flag("account.hns.enabled", default=True):
+        raise own.refused("account.hns.enabled", "is false: without the hierarchical namespace nothing can be renamed")
+    log_in = _log_in(own)
+    is_secure = own.flag("always.use.https", default=True)
+    if not is_secure and log_in is not LogIn.KEY:
+        raise own.refused("always.use.https", "is false: tokens are sent by TLS only")
+    endpoint = urlsplit(own.text("account.oauth2.client.endpoint"))
+    tenant = endpoint.path.strip("/").partition("/")[0]
+    if log_in is LogIn.SECRET and not (endpoint.hostname and tenant):
+        raise own.refused("account.oauth2.client.endpoint", "names no tenant, as in https://HOST/TENANT/oauth2/token")
+    umask = properties.get(UMASK, "").strip() or "022"
+    if not re.fullmatch("[0-7]{1,4}", umask):
+        raise RefusedError(f"Cannot use {UMASK} = {umask}: only octal numbers are supported")
+    return ContainerOptions(
+        container=container,
+        host=host,
+        log_in=log_in,
+        key=own.key_text() if log_in is LogIn.KEY else "",
+        sas=own.text("sas.fixed.token").lstrip("?") if log_in is LogIn.SAS else "",
+        client=own.text("account.oauth2.client.id"),
+        secret=own.text("account.oauth2.client.secret") if log_in is LogIn.SECRET else "",
+        tenant=tenant or own.text("account.oauth2.msi.tenant"),
+        log_in_host=endpoint.netloc,
+        token_file=own.text("account.oauth2.token.file"),
+        is_secure=is_secure,
+        has_namespace=own.flag("account.hns.enabled", default=False),
+        umask=umask.zfill(4),
+        tries=1 + min(30, own.number("io.retry.max.retries", _TRIES - 1)),
+        connect_seconds=own.seconds("http.connection.timeout", 10.0),
+        answer_seconds=own.seconds("http.read.timeout", 60.0),
+    )
+
+
+def with_stored_secrets(
+    authority: str,
+    properties: Mapping[str, str],
+    stored: Callable[[Sequence[str], str], Mapping[str, str]],
+) -> Mapping[str, str]:
+    """Return the properties with the secrets of an account out of Hadoop's credential providers, which win.
+
+    stored  returns the values that the providers of a path have for some names
+    """
+    providers = properties.get(_PROVIDERS_PATH, "").strip()
+    host = authority.partition("@")[2]
+    names = [f"{PREFIX}{name}{end}" for end in (f".{host}", "") for name in _STORED]
+    return {**properties, **stored(names, providers)} if providers else properties
+
+
+class _AccountProperties:
+    """The properties that hold for one account."""
+
+    def __init__(self, host: str, properties: Mapping[str, str]) -> None:
+        self._host = host
+        self._properties = properties
+
+    def key(self, name: str) -> str:
+        """Return the name of the property in force."""
+        of_account = f"{PREFIX}{name}.{self._host}"
+        return of_account if of_account in self._properties else PREFIX + name
+
+    def text(self, name: str) -> str:
+        return self._properties.get(self.key(name), "").strip()
+
+    def key_text(self) -> str:
+        """Return the key of the account; RefusedError unless it is in base 64."""
+        text = self.text("account.key")
+        try:
+            base64.b64decode(text, validate=True)
+        except ValueError:
+            raise self.refused("account.key", "is not in base 64, as the keys of accounts are") from None
+        return text
+
+    def flag(self, name: str, *, default: bool) -> bool:
+        text = self.text(name)
+        try:
+            return parse_flag(text) if text else default
+        except ValueError:
+            raise self.refused(name, f"is {text.lower()!r}, which is neither true nor false") from None
+
+    def number(self, name: str, default: int) -> int:
+        text = self.text(name)
+        if text and not text.isdecimal():
+            raise self.refused(name, f"is {text!r}, which is no number")
+        return int(text) if text else default
+
+    def seconds(self, name: str, default: float) -> float:
+        """Return the seconds of a duration in Hadoop's form: in milliseconds, or with its unit."""
+        text = self.text(name)
+        try:
+            return parse_duration(text, "ms") / 1000 if text else default
+        except ValueError:
+            raise self.refused(name, f"is {text.lower()!r}, which is no duration") from None
+
+    def refused(self, name: str, why: str) -> RefusedError:
+        return RefusedError(f"Cannot use the account {self._host}: {self.key(name)} {why}")
+
+
+def _log_in(own: _AccountProperties) -> LogIn:
+    """Return how to log in: as `fs.azure.account.auth.type` says, else by what is given."""
+    kind = own.text("account.auth.type")
+    given = {LogIn.KEY: "account.key", LogIn.SAS: "sas.fixed.token", LogIn.SECRET: "account.oauth2.client.secret"}
+    if not kind:
+        return next((log_in for log_in, name in given.items() if own.text(name)), LogIn.CHAIN)
+    provider = own.text("account.oauth.provider.type")
+    if kind.lower() == "oauth" and not provider:
+        return LogIn.SECRET if own.text(given[LogIn.SECRET]) else LogIn.CHAIN
+    if kind.lower() == "oauth":
+        log_in = _OAUTH.get(re.split(r"[.$]", provider)[-1])
+        if log_in is None:
+            raise own.refused("account.oauth.provider.type", f"is {provider}, which is not supported")
+    else:
+        log_in = {"sharedkey": LogIn.KEY, "sas": LogIn.SAS}.get(kind.lower())
+        if log_in is None:
+            raise own.refused("account.auth.type", f"is {kind}, which is not supported")
+    if log_in in given and not own.text(given[log_in]):
+        raise own.refused(given[log_in], f"is not given, which {own.key('account.auth.type')} = {kind} asks for")
+    return log_in
+
+
+# --- requests -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the service answered; the names of headers are in lower case."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def code(self) -> str:
+        """The code of an error."""
+        return self.headers.get("x-ms-error-code") or str(self._error.get("code", ""))
+
+    @property
+    def message(self) -> str:
+        """The first line of the message of an error."""
+        return next(iter(str(self._error.get("message", "")).splitlines()), "")
+
+    @property
+    def _error(self) -> Mapping[str, object]:
+        try:
+            error = json.loads(self.body or b"{}").get("error", {})
+        except (ValueError, AttributeError):
+            return {}
+        return error if isinstance(error, dict) else {}
+
+
+class AnswerError(Exception):
+    """The service has answered a request by an error, after which nothing has changed."""
+
+    def __init__(self, answer: Answer) -> None:
+        super().__init__(answer.code or str(answer.status))
+        self.answer = answer
+        self.code = answer.code
+
+
+class LostError(Exception):
+    """There was no answer: the request may have been carried out."""
+
+
+class NotSentError(LostError):
+    """No server could be reached: nothing was sent."""
+
+
+class BusyAnswerError(NotSentError):
+    """The service turned a request away: it is too busy."""
+
+
+MISSING = frozenset(
+    {"PathNotFound", "BlobNotFound", "SourcePathNotFound", "RenameDestinationParentPathNotFound", "ResourceNotFound"}
+)
+TAKEN = frozenset({"PathAlreadyExists", "BlobAlreadyExists"})
+CHANGED = frozenset({"ConditionNotMet", "SourceConditionNotMet", "TargetConditionNotMet"})
+_BUSY = frozenset({429, 503})
+_UNCLEAR = frozenset({408, 500, 502, 504})
+"""Statuses after which the request may have been carried out, or may be later."""
+
+
+_making = threading.Lock()
+"""Held while connections are made, so that threads that begin together share them."""
+
+
+def _forked() -> None:
+    """Renew the lock, which another thread of the parent may have held."""
+    global _making
+    _making = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_forked)
+
+
+class Container:
+    """The connection to one container. It may be pickled and forked: each process has connections of its own."""
+
+    __slots__ = ("_unreachable", "options")
+
+    def __init__(self, options: ContainerOptions, unreachable: UnreachableServers | None = None) -> None:
+        self.options = options
+        self._unreachable = unreachable
+
+    @property
+    def shown(self) -> str:
+        """The container and its account, for messages."""
+        return f"{self.options.container}@{self.options.host}"
+
+    def inside(self, uri: str) -> str:
+        """Return the path of a URI, without a slash at both ends; RefusedError for another container, or a name.
+
+        The service takes a backslash for a slash.
+        """
+        scheme, _, rest = uri.partition("://")
+        authority, _, path = rest.partition("/")
+        if scheme not in ABFS.schemes or authority != self.shown or "\0" in path:
+            raise RefusedError(f"Cannot open {uri!r}: it does not name a file in {self.shown}")
+        if "\\" in path:
+            raise RefusedError(f"Cannot open {uri}: the service does not take that name (\\ is / there)")
+        return path.strip("/")
+
+    def ask(self, method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str] | None = None) -> Answer:
+        """Return the answer to a question about a path; it is asked again where the answer was lost."""
+        return self._repeated(lambda: self._sent(method, path, query, headers or {}, b""))
+
+    def make(self, path: str, *, is_directory: bool) -> str:
+        """Make an empty file or directory under a new name that is unique; return its version.
+
+        The directories above it are made as well. A late copy of the request, which the service carries out after all,
+        changes nothing that is there.
+        """
+        headers = {
+            "If-None-Match": "*",
+            "x-ms-permissions": "0777" if is_directory else "0666",
+            "x-ms-umask": self.options.umask,
+            "x-ms-client-transaction-id": str(uuid.uuid4()),
+        }
+
+        def was_done() -> bool:
+            made = self.status(path)
+            return made is not None and made.transaction == headers["x-ms-client-transaction-id"]
+
+        query = {"resource": "directory" if is_directory else "file"}
+        answer = self.change("PUT", path, query, headers, was_done=was_done)
+        if answer is not None:
+            return answer.headers["etag"]
+        made = self.status(path)
+        return "" if made is None else made.version
+
+    def rename(self, source: str, target: str, *, version: str = "", transaction: str = "") -> None:
+        """Rename a file or directory, of this version if one is given, to a name that must not exist.
+
+        When an answer was lost and a repeated request fails, it counts as done if the target names our transaction,
+        by default a new one.
+        """
+        transaction = transaction or str(uuid.uuid4())
+        named = quote(f"/{self.options.container}/{source}") + (f"?{self.options.sas}" if self.options.sas else "")
+        headers = {
+            "x-ms-rename-source": named,
+            "If-None-Match": "*",
+            "x-ms-client-transaction-id": transaction,
+            **({"x-ms-source-if-match": version} if version else {}),
+        }
+
+        def was_done() -> bool:
+            now = self.status(target)
+            if now is None or now.transaction:
+                return now is not None and now.transaction == transaction
+            if self.status(source) is not None:
+                return False
+            raise LostError("the target tells no transaction")
+
+        def rename() -> None:
+            token = ""
+            while True:
+                answer = self._sent("PUT", target, {"continuation": token} if token else {}, headers, b"")
+                if not (token := answer.headers.get("x-ms-continuation", "")):
+                    return
+
+        self._changed(target, rename, was_done)
+
+    def delete(self, path: str, *, recursive: bool) -> bool:
+        """Delete a path; return whether it was there, as it was if it is gone after a lost answer."""
+        lost = False
+
+        def delete() -> bool:
+            nonlocal lost
+            token = ""
+            while True:
+                query = {"recursive": "true" if recursive else "false", **({"continuation": token} if token else {})}
+                try:
+                    answer = self._sent("DELETE", path, query, {}, b"")
+                except AnswerError as error:
+                    if error.code in MISSING:
+                        return lost or bool(token)
+                    raise
+                except LostError as error:
+                    lost = lost or not isinstance(error, NotSentError)
+                    raise
+                if not (token := answer.headers.get("x-ms-continuation", "")):
+                    return True
+
+        return bool(self._changed(path, delete, None))
+
+    def change(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        headers: Mapping[str, str],
+        body: bytes = b"",
+        *,
+        was_done: Callable[[], bool] | None = None,
+    ) -> Answer | None:
+        """Change something by one request; None when an earlier try had done it, which `was_done` tells.
+
+        Without `was_done` it is a request that may be carried out twice.
+        """
+        return self._changed(path, lambda: self._sent(method, path, query, headers, body), was_done)
+
+    def status(self, path: str) -> PathStatus | None:
+        """Return what is known of a file or directory; None where there is none."""
+        try:
+            answer = self.ask("HEAD", path, {"action": "getStatus"})
+        except AnswerError as error:
+            if error.code in MISSING or (error.answer.status == 404 and not error.code):
+                return None
+            raise
+        return PathStatus.of(answer)
+
+    def require_there(self, path: str) -> None:
+        """Raise AnswerError unless there is a file or directory."""
+        if self.status(path) is None:
+            raise AnswerError(Answer(404, {"x-ms-error-code": "PathNotFound"}, b""))
+
+    def require_namespace(self) -> None:
+        """Raise RefusedError for an account without the hierarchical namespace, where renames are not atomic.
+
+        Only accounts with it have access control lists, and one of the root is answered with 400 by others
+        (hadoop-azure, `AzureBlobFileSystemStore.getIsNamespaceEnabled`).
+        """
+        if self.options.has_namespace or (self.options, os.getpid()) in _WITH_NAMESPACE:
+            return
+        with self.raising("open", f"abfss://{self.shown}"):
+            try:
+                self.ask("HEAD", "", {"action": "getAccessControl"})
+            except AnswerError as error:
+                if error.answer.status == 400:
+                    raise RefusedError(
+                        f"Cannot open abfss://{self.shown}: the account has no hierarchical namespace, without which "
+                        "a directory is not renamed at once"
+                    ) from error
+                if error.answer.status == 403 and "Authentication" not in error.code:
+                    raise RefusedError(
+                        f"Cannot open abfss://{self.shown}: whether the account has a hierarchical namespace is told "
+                        f"by the access control list of its root, which {self.options.user} may not read; if it has, "
+                        f"set {PREFIX}account.hns.enabled.{self.options.host} to true"
+                    ) from error
+                raise
+        _WITH_NAMESPACE.add((self.options, os.getpid()))
+
+    @contextmanager
+    def raising(self, action: str, path: str, *, missing: type[AcidError] = CorruptError) -> Iterator[None]:
+        """Guard a block; an error of the service in it becomes our own for a failed `action` on `path`."""
+        try:
+            with asking(action, path):
+                yield
+        except (AnswerError, LostError) as error:
+            raise self._acid_error(error, action, path, missing) from error
+
+    def _acid_error(self, error: Exception, action: str, path: str, missing: type[AcidError]) -> AcidError:
+        start, where = f"Cannot {action} {path}:", self.options.host
+        if isinstance(error, BusyAnswerError):
+            return RetryError(f"{start} {where} is busy ({error}), even after several attempts")
+        if not isinstance(error, AnswerError):
+            return RetryError(f"{start} {where} cannot be reached, or went away ({error})")
+        code, status = error.code, error.answer.status
+        shown = f"{status} {code}".strip() + (f" ({error.answer.message})" if error.answer.message else "")
+        if code in MISSING or (status == 404 and not code):
+            return missing(f"{start} there is no such file or directory")
+        if code in ("FilesystemNotFound", "ContainerNotFound", "FilesystemBeingDeleted"):
+            return MissingError(f"{start} there is no container {self.shown}")
+        if code in TAKEN:
+            return ConflictError(f"{start} it already exists")
+        if code in CHANGED or status == 412:
+            return ConflictError(f"{start} another program has changed it ({shown})")
+        if code in ("PathConflict", "InvalidSourceOrDestinationResourceType", "PathIsADirectory"):
+            return missing(f"{start} it, or a path above it, is not a directory ({code})")
+        if code == "DirectoryNotEmpty":
+            return ConflictError(f"{start} it is not empty")
+        if code in ("InvalidResourceName", "InvalidUri", "PathNameTooLong"):
+            return RefusedError(f"{start} the service does not take that name ({code})")
+        if code == "AccountRequiresHttps":
+            return RefusedError(f"{start} the account takes requests by TLS only: {PREFIX}always.use.https is false")
+        if status == 401 or code in ("AuthenticationFailed", "InvalidAuthenticationInfo"):
+            return RetryError(f"{start} {where} did not take {self.options.user} ({code or status})")
+        if status == 403:
+            return permission_missing(f"Cannot {action} {path}", f"{self.options.user} may not; {where} said {shown}")
+        return RetryError(f"{start} {where} answered {shown}")
+
+    def _repeated(self, call: Callable[[], Answered]) -> Answered:
+        """Return what a call returns, repeated while answers are lost."""
+        for number in range(self.options.tries):
+            if number:
+                _pause(number)
+            try:
+                return call()
+            except LostError as error:
+                if number + 1 == self.options.tries or _is_away(error):
+                    self._note_away(error)
+                    raise
+        raise ValueError("a request is tried once at least")
+
+    def _changed(
+        self, path: str, change: Callable[[], Answered], was_done: Callable[[], bool] | None
+    ) -> Answered | None:
+        """Make a change, asking for it repeatedly while answers are lost; None when an earlier try had made it.
+
+        With `was_done`, `UnknownOutcomeError` is raised when no answer comes in the end.
+        """
+        lost = None
+        for number in range(self.options.tries):
+            if number:
+                _pause(number)
+            try:
+                return change()
+            except AnswerError:
+                if lost is None or was_done is None:
+                    raise
+                try:
+                    is_done = was_done()
+                except (AnswerError, LostError) as error:
+                    raise self._unknown(path, error) from error
+                if not is_done:
+                    raise
+                return None
+            except NotSentError as error:
+                if number + 1 < self.options.tries and not _is_away(error):
+                    continue
+                self._note_away(error)
+                if lost is None:
+                    raise
+                break
+            except LostError as error:
+                lost = error
+        if was_done is None or lost is None:
+            raise lost or LostError("no answer")
+        raise self._unknown(path, lost)
+
+    def _unknown(self, path: str, error: Exception) -> UnknownOutcomeError:
+        return UnknownOutcomeError(
+            f"Cannot tell the outcome of a change of abfss://{self.shown}/{path}: {self.options.host} was lost after "
+            f"the request ({error})"
+        )
+
+    def _note_away(self, error: LostError) -> None:
+        if self._unreachable is not None and _is_away(error) and not isinstance(error, _KnownAwayError):
+            self._unreachable.note(self.options.host, str(error))
+
+    def _sent(
+        self, method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str], body: bytes
+    ) -> Answer:
+        """Send one request, once; AnswerError for an error of the service, LostError without an answer."""
+        options = self.options
+        reason = None if self._unreachable is None else self._unreachable.reason(options.host)
+        if reason is not None:
+            raise _KnownAwayError(reason)
+        line = quote(f"/{options.container}/{path}") if path else f"/{options.container}"
+        with _making:
+            connections, credential = _connections(options, os.getpid())
+        sent = {
+            **headers,
+            "x-ms-version": _VERSION,
+            "x-ms-date": formatdate(usegmt=True),
+            "Content-Length": str(len(body)),
+        }
+        if method in ("GET", "HEAD", "DELETE"):
+            del sent["Content-Length"]
+        if options.key:
+            sent["Authorization"] = f"SharedKey {options.account}:{_signature(options, method, line, query, sent)}"
+        elif credential is not None:
+            sent["Authorization"] = f"Bearer {_token(credential)}"
+        parameters = "&".join(filter(None, (urlencode(query, quote_via=quote), options.sas)))
+        scheme = "https" if options.is_secure else "http"
+        url = f"{scheme}://{options.host}{line}{'?' if parameters else ''}{parameters}"
+        try:
+            response = connections.request(
+                method,
+                url,
+                headers=sent,
+                body=body or None,
+                retries=False,
+                redirect=False,
+                timeout=urllib3.Timeout(connect=options.connect_seconds, read=options.answer_seconds),
+            )
+        except (NewConnectionError, NameResolutionError, ConnectTimeoutError, LocationParseError, ProxyError) as error:
+            raise _AwayError(_brief(error)) from error
+        except SSLError as error:
+            raise _AwayError(f"TLS: {_brief(error)}") from error
+        except (HTTPError, OSError) as error:
+            raise LostError(_brief(error)) from error
+        given = {name.lower(): text for name, text in response.headers.items()}
+        answer = Answer(response.status, given, response.data)
+        if answer.status in _BUSY:
+            raise BusyAnswerError(f"{answer.status} {answer.code}".strip())
+        if answer.status in _UNCLEAR:
+            raise LostError(f"{answer.status} {answer.code}".strip())
+        if not 200 <= answer.status < 300:
+            raise AnswerError(answer)
+        if "x-ms-request-id" not in answer.headers:
+            raise LostError("something that is no Azure Data Lake Storage answered")
+        return answer
+
+
+_WITH_NAMESPACE: set[tuple[ContainerOptions, int]] = set()
+"""Containers that this process knows to have the hierarchical namespace."""
+
+
+class _AwayError(NotSentError):
+    """There was no connection."""
+
+
+class _KnownAwayError(_AwayError):
+    """This run has waited for the server in vain a moment ago."""
+
+
+def _pause(number: int) -> None:
+    time.sleep(min(_FIRST_PAUSE * 4 ** (number - 1), _MAX_PAUSE_SECONDS))
+
+
+def _is_away(error: LostError) -> bool:
+    return isinstance(error, _AwayError)
+
+
+def _brief(error: BaseException) -> str:
+    """Return what a client says of a failure, without the address, whose parameters may be a secret."""
+    text = next(iter(str(error).splitlines()), "") or type(error).__name__
+    return re.sub(r"\?\S*", "", text.rpartition("object at 0x")[2].partition(": ")[2] or text)
+
+
+@dataclass(frozen=True, slots=True)
+class PathStatus:
+    """A file or directory; `transaction` is of the last request that made or renamed it, empty where not told."""
+
+    is_directory: bool
+    length: int
+    modified: float
+    version: str
+    owner: str
+    transaction: str
+
+    @staticmethod
+    def of(answer: Answer) -> PathStatus:
+        """Return the status in an answer; LostError for one that lacks it."""
+        headers = answer.headers
+        try:
+            return PathStatus(
+                is_directory=headers["x-ms-resource-type"] == "directory",
+                length=int(headers.get("content-length", 0)),
+                modified=parsedate_to_datetime(headers["last-modified"]).timestamp(),
+                version=headers["etag"],
+                owner=headers.get("x-ms-owner", ""),
+                transaction=headers.get("x-ms-client-transaction-id", ""),
+            )
+        except (KeyError, ValueError) as error:
+            raise LostError(f"the answer lacks {error}, which Azure Data Lake Storage gives") from error
+
+
+@lru_cache(maxsize=16)
+def _connections(options: ContainerOptions, process: int) -> tuple[urllib3.PoolManager, TokenCredential | None]:
+    """Return the connections and the source of tokens of one process: a fork must not use those of its parent."""
+    del process
+    proxy = getproxies().get("https" if options.is_secure else "http")
+    connections = (
+        urllib3.PoolManager(maxsize=_CONNECTIONS)
+        if not proxy or proxy_bypass(options.host)
+        else urllib3.ProxyManager(proxy, maxsize=_CONNECTIONS)
+    )
+    return connections, None if options.key or options.sas else _credential(options)
+
+
+def _credential(options: ContainerOptions) -> TokenCredential:
+    try:
+        from azure import identity
+    except ModuleNotFoundError as error:
+        raise RefusedError(
+            f"Cannot log in to {options.host}: {error.name} is not installed; pip install 'acidlib[azure]' brings it"
+        ) from error
+    if options.log_in is LogIn.SECRET:
+        return identity.ClientSecretCredential(
+            options.tenant, options.client, options.secret, authority=options.log_in_host
+        )
+    if options.log_in is LogIn.MANAGED:
+        return identity.ManagedIdentityCredential(client_id=options.client or None)
+    if options.log_in is LogIn.WORKLOAD:
+        return identity.WorkloadIdentityCredential(
+            tenant_id=options.tenant or None,
+            client_id=options.client or None,
+            token_file_path=options.token_file or None,
+        )
+    return identity.DefaultAzureCredential()
+
+
+def _token(credential: TokenCredential) -> str:
+    """Return a token, which azure-identity keeps until it runs out."""
+    from azure.core.exceptions import AzureError
+
+    try:
+        return credential.get_token(_SCOPE).token
+    except AzureError as error:
+        first_line = next(iter(str(error).splitlines()), type(error).__name__)
+        raise RetryError(f"Cannot log in to Azure Data Lake Storage: {first_line}") from error
+
+
+def _signature(
+    options: ContainerOptions, method: str, line: str, query: Mapping[str, str], headers: Mapping[str, str]
+) -> str:
+    """Return the signature of a request. Source: Microsoft, "Authorize with Shared Key", for the Blob service."""
+    length = headers.get("Content-Length", "0")
+    standard = [
+        *("", "", "" if length == "0" else length, "", "", ""),  # encoding, language, length, MD5, type, date
+        *("", headers.get("If-Match", ""), headers.get("If-None-Match", ""), "", headers.get("Range", "")),
+    ]
+    own = [f"{name}:{headers[name]}" for name in sorted(headers) if name.startswith("x-ms-")]
+    parameters = [f"{name.lower()}:{query[name]}" for name in sorted(query, key=str.lower)]
+    text = "\n".join([method, *standard, *own, f"/{options.account}{line}", *parameters])
+    digest = hmac.new(base64.b64decode(options.key), text.encode(), hashlib.sha256).digest()
+    return base64.b64encode(digest).decode()
