@@ -48,8 +48,8 @@ class NotTaken(Enum):
 
     INVISIBLE = "its transaction has not committed"
     NOT_VALID_BASE = "its write id, or one below it, is open or above the high-water mark"
-    NO_VALID_WRITE_ID = "no write id in it is valid, or it reaches above the high-water mark"
-    NOTHING_LEFT = "no write id in it that the directories before it do not cover is valid"
+    NO_VALID_WRITE_ID = "its write ids are rolled back, open, or above the high-water mark"
+    NOTHING_LEFT = "those of its write ids that no directory before it covers are rolled back or open"
     NO_FILE = "it holds no file, and Hive 4 does not see a directory without files"
 
 

@@ -68,9 +68,9 @@ _DECLARATION = re.compile(r"[^{};]*:[^{};]*[^{};\s]")
 _REM = re.compile(r"(?P<number>[0-9]*\.?[0-9]+)rem\b")
 _PIXELS = 16
 """Of 1rem, whatever the other document has its own texts in."""
-_WHOLE = ("html", "body", ":root")
-"""Selectors of elements that only a document of its own has."""
 _FRAGMENT = ".acidlib-report"
+_WHOLE = {"html": _FRAGMENT, ":root": _FRAGMENT, "body": f"{_FRAGMENT} > .acidlib-body"}
+"""Selectors of elements that only a document of its own has, and what stands for them in a fragment."""
 _IMPORTANT = " !important"
 _RULES, _RESET = "acidlib-rules", "acidlib-reset"
 # What is important in a layer wins over everything outside, however many classes that names, and what is in the first
@@ -94,7 +94,7 @@ def scoped(style: str) -> str:
 
     def within(match: re.Match[str]) -> str:
         selectors = (selector.strip() for selector in match["selectors"].split(","))
-        scoped = (_FRAGMENT if name in _WHOLE else f"{_FRAGMENT} {name}" for name in selectors)
+        scoped = (_WHOLE.get(name, f"{_FRAGMENT} {name}") for name in selectors)
         return f"{', '.join(scoped)} {{{_DECLARATION.sub(important, match['body'])}}}"
 
     return f"{_LAYERS}{_RULE.sub(within, _PAGE.sub('', _COMMENT.sub('', style)))}}}"

@@ -249,7 +249,8 @@ class _RunProgress:
     def show(self) -> None:
         """Show the figures as they are now."""
         bad = self._ended[Outcome.FAILED] + self._ended[Outcome.CONFLICT]
-        parts = [f"{self.scheduler.in_flight:,} in flight", f"{bad:,} failed" if bad else ""]
+        in_flight = self.scheduler.in_flight
+        parts = [f"{in_flight:,} in flight" if in_flight else "", f"{bad:,} failed" if bad else ""]
         parts.append(human_bytes(self._bytes) if self._bytes else "")
         self._services.progress.advance(self._counted, detail=", ".join(part for part in parts if part))
 

@@ -49,8 +49,8 @@ def test_a_notebook_changes_no_box_of_a_picture(job: str, tmp_path: Path) -> Non
         seen: dict[str, Any] = boxes_of(alone, notebooks, tmp_path)
     except ServerError as error:
         pytest.skip(str(error))
-    for name in texts:
-        inside, by_itself = seen[name]["inside"]["elements"], seen[name]["alone"]["elements"]
+    for name, boxes in ((name, boxes) for name in texts for boxes in seen[name]):
+        inside, by_itself = boxes["inside"]["elements"], boxes["alone"]["elements"]
         assert len(inside) > 50
         for (words, *box), (same, *other) in zip(inside, by_itself, strict=True):
             # the width of a notebook is no whole number

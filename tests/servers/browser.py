@@ -27,6 +27,7 @@ _FONTS = """\
   <dir>/usr/share/fonts</dir>
   <dir>{unpacked}/fonts</dir>
   <cachedir>{unpacked}/fonts-cache</cachedir>
+  <alias><family>monospace</family><prefer><family>DejaVu Sans Mono</family></prefer></alias>
 </fontconfig>
 """
 """Those of this machine, and the one that comes with the package."""
@@ -45,7 +46,7 @@ def site_looked_at(pages: Sequence[Path], output: Path) -> dict[str, Any]:
 def boxes_of(page: Path, notebooks: Sequence[Path], output: Path) -> dict[str, Any]:
     """Where ``boxes.mjs`` saw the elements of a page of its own and of the same within notebooks, by their names.
 
-    A picture of each notebook is in ``output``. Raises ServerError without a browser.
+    Pictures of the notebooks in a wide and in a narrow window are in ``output``. Raises ServerError without a browser.
     """
     return _seen("boxes.mjs", [page, *notebooks], output)
 

@@ -40,7 +40,7 @@ function measured() {
     headline: box(words).width,
     wide: document.documentElement.scrollWidth,
     outside: outside.map(element => `${element.tagName} ${element.textContent.slice(0, 40)}`),
-    paper: getComputedStyle(document.body).backgroundColor,
+    paper: getComputedStyle(document.documentElement).backgroundColor,
     contrast,
   };
 }

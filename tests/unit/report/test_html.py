@@ -22,7 +22,7 @@ def test_rules_concern_the_inside_of_a_fragment_alone() -> None:
         "@media (min-width: 48rem) { body { --b: 2; padding: 1.5rem .25rem } th, .c > td { d: e; } }"
     )
     assert " ".join(rules_of(scoped(style)).split()) == (
-        f"{WITHIN} {{ --a: 1 !important; }} @media (min-width: 48rem) {{{WITHIN} {{ --b: 2 !important;"
+        f"{WITHIN} {{ --a: 1 !important; }} @media (min-width: 48rem) {{{WITHIN} > .acidlib-body {{ --b: 2 !important;"
         f" padding: 24px 4px !important }}{WITHIN} th, {WITHIN} .c > td {{ d: e !important; }} }}"
     )
 
