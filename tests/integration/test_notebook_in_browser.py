@@ -49,7 +49,7 @@ def test_a_notebook_changes_no_box_of_a_picture(job: str, tmp_path: Path) -> Non
         seen: dict[str, Any] = boxes_of(alone, notebooks, tmp_path)
     except ServerError as error:
         pytest.skip(str(error))
-    for name, boxes in ((name, boxes) for name in texts for boxes in seen[name]):
+    for name, boxes in ((one, boxes) for one in texts for boxes in seen[one]):
         inside, by_itself = boxes["inside"]["elements"], boxes["alone"]["elements"]
         assert len(inside) > 50
         for (words, *box), (same, *other) in zip(inside, by_itself, strict=True):
