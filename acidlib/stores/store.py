@@ -1,7 +1,7 @@
 """The steps of a compaction that change a place, in any store: its claim, a stage for results, their publication.
 
 A store that can rename a directory atomically publishes by that (`stores.renaming`); a bucket has its own way
-(`stores.s3`). A job that only reads and removes works by `FileSystem` alone.
+(`stores.buckets`). A job that only reads and removes works by `FileSystem` alone.
 """
 
 from __future__ import annotations

@@ -170,16 +170,17 @@ def _in_hdfs(stores: Stores, location: Location) -> OpenStore:
 def _in_bucket(stores: Stores, location: Location) -> OpenStore:
     """Open a bucket; RefusedError where its client is not installed, or does not understand its settings."""
     try:
-        from acidlib.stores.buckets.files import S3DataFiles
-        from acidlib.stores.buckets.store import S3Store
-        from acidlib.stores.s3.client import Bucket, bucket_options, with_stored_keys
+        from acidlib.stores.buckets.files import BucketDataFiles
+        from acidlib.stores.buckets.store import BucketStore
+        from acidlib.stores.s3.bucket import S3Bucket
+        from acidlib.stores.s3.client import s3_options, with_stored_keys
     except ModuleNotFoundError as error:
         raise RefusedError(
             f"Cannot open {location}: {error.name} is not installed; pip install 'acidlib[s3]' brings it"
         ) from error
     properties = with_stored_keys(location.authority, stores.configuration, stores.secrets.passwords)
-    bucket = Bucket(bucket_options(location.authority, properties), stores.unreachable)
-    return OpenStore(S3Store(bucket), S3DataFiles(bucket, stores.memory))
+    bucket = S3Bucket(s3_options(location.authority, properties), stores.unreachable)
+    return OpenStore(BucketStore(bucket), BucketDataFiles(bucket, stores.memory))
 
 
 def _in_container(stores: Stores, location: Location) -> OpenStore:

@@ -15,10 +15,12 @@ from forking import fork
 
 from acidlib.model.uploads import StagedUpload
 from acidlib.points import KILL_AT, STOP_AT, Point, reach
-from acidlib.stores.buckets import store as completing
-from acidlib.stores.buckets.files import S3DataFiles, S3FileSystem
-from acidlib.stores.buckets.store import PROBED, S3Claim, S3Stage, S3Store, remove_staging, staging_records
-from acidlib.stores.s3.client import Bucket
+from acidlib.stores.buckets.claims import BucketClaim
+from acidlib.stores.buckets.files import BucketDataFiles, BucketFileSystem
+from acidlib.stores.buckets.record import staging_records
+from acidlib.stores.buckets.stage import BucketStage, remove_staging
+from acidlib.stores.buckets.store import PROBED, BucketStore
+from acidlib.stores.s3.bucket import S3Bucket
 from acidlib.stores.store import STALE_SECONDS, ClaimOwner, StagedDirectory, StagedFile
 
 INPUTS = ("delta_0000001_0000001_0000", "delta_0000005_0000005_0000")
@@ -57,13 +59,13 @@ PAIR = Shape(
 )
 
 
-def made_place(bucket: Bucket, location: str) -> None:
+def made_place(bucket: S3Bucket, location: str) -> None:
     """A place with what the runs compact."""
     for name in INPUTS:
         bucket.client.put_object(Bucket=bucket.name, Key=bucket.key(f"{location}/{name}/bucket_00000"), Body=b"rows")
 
 
-def publishing_run(bucket: Bucket, location: str, shape: Shape, unique: str = "first") -> None:
+def publishing_run(bucket: S3Bucket, location: str, shape: Shape, unique: str = "first") -> None:
     """A run from its claim to its end, as the driver and its tasks do it."""
     store = Steps(bucket)
     with store.claim(location, owner=unique, token=unique, now=0.0, stale_seconds=BY_ANY_CLAIM) as claim:
@@ -99,12 +101,12 @@ def publishing_run(bucket: Bucket, location: str, shape: Shape, unique: str = "f
 class Steps:
     """What a run does at places of a bucket, by the parts of the package."""
 
-    def __init__(self, bucket: Bucket) -> None:
+    def __init__(self, bucket: S3Bucket) -> None:
         """Does nothing yet."""
         self.bucket = bucket
-        self.files = S3FileSystem(bucket)
-        self.data = partial(S3DataFiles, bucket)
-        self.store = S3Store(bucket)
+        self.files = BucketFileSystem(bucket)
+        self.data = partial(BucketDataFiles, bucket)
+        self.store = BucketStore(bucket)
         self.stage = self.store.stage
         self.revoke_others = self.store.revoke_others
         self.roll_forward = self.store.roll_forward
@@ -112,9 +114,9 @@ class Steps:
         self.remove_staging = partial(remove_staging, bucket)
         PROBED.add(bucket.options)
 
-    def claim(self, location: Any, *, stale_seconds: float = STALE_SECONDS, **more: Any) -> S3Claim:
+    def claim(self, location: Any, *, stale_seconds: float = STALE_SECONDS, **more: Any) -> BucketClaim:
         """Claims, where a claim counts as stale after so many seconds."""
-        return S3Store(self.bucket, stale_seconds=stale_seconds).claim(location, **more)
+        return BucketStore(self.bucket, stale_seconds=stale_seconds).claim(location, **more)
 
     def holder(self, location: Any) -> ClaimOwner | None:
         """Who holds the claim."""
@@ -125,7 +127,7 @@ CHILDREN: list[Child] = []
 """Those of the test that runs."""
 
 
-def accepted(stage: S3Stage, directory: str, attempts: Sequence[StagedUpload]) -> StagedDirectory:
+def accepted(stage: BucketStage, directory: str, attempts: Sequence[StagedUpload]) -> StagedDirectory:
     """What tasks have made, as the driver takes it."""
     made = [StagedFile(path=one.key, name=one.file, length=one.length, upload=one) for one in attempts]
     return stage.accept(directory, made)
@@ -170,18 +172,18 @@ class Child:
 
 
 def _passing_each_completion() -> None:
-    completed, one_at_a_time = completing.complete, threading.Lock()
+    completed, one_at_a_time = S3Bucket.complete, threading.Lock()
 
-    def complete(bucket: Bucket, attempt: Any) -> bool:
+    def complete(bucket: S3Bucket, attempt: Any) -> bool:
         with one_at_a_time:
             found = completed(bucket, attempt)
             reach(EACH_COMPLETED)
         return found
 
-    completing.complete = complete
+    S3Bucket.complete = complete  # type: ignore[method-assign]
 
 
-def readers_see(bucket: Bucket, location: str) -> dict[str, bytes]:
+def readers_see(bucket: S3Bucket, location: str) -> dict[str, bytes]:
     """Every object that is not hidden, by a plain listing."""
     prefix = bucket.key(location) + "/"
     found = bucket.client.list_objects_v2(Bucket=bucket.name, Prefix=prefix).get("Contents", [])
@@ -219,21 +221,21 @@ def published(seen: dict[str, bytes], shape: Shape) -> bool:
     return True
 
 
-def uploads_in_flight(bucket: Bucket, location: str) -> list[str]:
+def uploads_in_flight(bucket: S3Bucket, location: str) -> list[str]:
     """The keys of uploads that are neither completed nor aborted; MinIO lists none of them by a prefix."""
     found = bucket.client.list_multipart_uploads(Bucket=bucket.name, Prefix=bucket.key(location) + "/")
     return [item["Key"] for item in found.get("Uploads", [])]
 
 
-def abort_recorded(bucket: Bucket, location: str) -> None:
+def abort_recorded(bucket: S3Bucket, location: str) -> None:
     """As a rule of the bucket, or a committer of another engine, aborts what it finds, in the order of keys."""
     (record,) = staging_records(bucket, location)
     assert record.publication is not None
     for attempt in sorted(record.publication.uploads, key=lambda attempt: attempt.key):
-        completing.abort(bucket, attempt)
+        bucket.abort(attempt)
 
 
-def remove(bucket: Bucket, location: str, *names: str) -> None:
+def remove(bucket: S3Bucket, location: str, *names: str) -> None:
     """As a cleaner removes directories."""
     store = Steps(bucket)
     for name in names:
@@ -241,6 +243,6 @@ def remove(bucket: Bucket, location: str, *names: str) -> None:
             store.files.remove_tree(location, name)
 
 
-def left_staged(bucket: Bucket, location: str) -> list[str]:
+def left_staged(bucket: S3Bucket, location: str) -> list[str]:
     """Staging directories."""
     return [entry.name for entry in Steps(bucket).files.list_directory(location) if entry.name.startswith("_tmp_")]

@@ -20,10 +20,11 @@ from acidlib.planning.inputs import CompactionInputs, Publication
 from acidlib.planning.units import actions_of_tasks
 from acidlib.rewrite.bucket import join_parts, plan_bucket, run_part, run_unit
 from acidlib.runs.plan import filled_directories
-from acidlib.stores.buckets.store import S3Stage
+from acidlib.stores.buckets.stage import BucketStage
 from acidlib.stores.listing import list_location
 from acidlib.stores.renaming.local import LocalFileSystem
-from acidlib.stores.s3.client import Bucket, bucket_options
+from acidlib.stores.s3.bucket import S3Bucket
+from acidlib.stores.s3.client import s3_options
 from integration.s3_runs import Steps, accepted
 from integration.test_parts import make_table
 
@@ -32,12 +33,12 @@ FIXTURES = Path(__file__).parents[1] / "fixtures"
 
 
 @pytest.fixture(scope="module")
-def bucket(s3_server: S3Server) -> Bucket:
+def bucket(s3_server: S3Server) -> S3Bucket:
     """A bucket of this file's own."""
-    return Bucket(bucket_options(s3_server.new_bucket(), s3_server.properties()))
+    return S3Bucket(s3_options(s3_server.new_bucket(), s3_server.properties()))
 
 
-def uploaded(bucket: Bucket, place: Path, location: str) -> None:
+def uploaded(bucket: S3Bucket, place: Path, location: str) -> None:
     for file in sorted(place.rglob("*")):
         if file.is_file():
             key = bucket.key(f"{location}/{file.relative_to(place)}")
@@ -50,7 +51,7 @@ def below(place: Path, directories: Sequence[str]) -> dict[str, bytes]:
     }
 
 
-def in_bucket(bucket: Bucket, location: str, directories: Sequence[str]) -> dict[str, bytes]:
+def in_bucket(bucket: S3Bucket, location: str, directories: Sequence[str]) -> dict[str, bytes]:
     files = Steps(bucket).files
     return {
         f"{name}/{entry.name}": files.read(f"{location}/{name}/{entry.name}")
@@ -59,14 +60,14 @@ def in_bucket(bucket: Bucket, location: str, directories: Sequence[str]) -> dict
     }
 
 
-def whole(store: Steps, stage: S3Stage, unit: Unit) -> tuple[UnitResult, StagedUpload | None]:
+def whole(store: Steps, stage: BucketStage, unit: Unit) -> tuple[UnitResult, StagedUpload | None]:
     data = store.data()
     path = data.output_path(stage.path, unit.directory, unit.file_name, "0-a")
     result = run_unit(unit, data, path)
     return result, None if result.path is None else data.upload(result.path)
 
 
-def in_parts(store: Steps, stage: S3Stage, unit: Unit) -> tuple[UnitResult, StagedUpload | None]:
+def in_parts(store: Steps, stage: BucketStage, unit: Unit) -> tuple[UnitResult, StagedUpload | None]:
     found = plan_bucket(unit, store.data())
     numbers = actions_of_tasks(found.actions, 20_000)
     assert len(numbers) > 1
@@ -81,7 +82,7 @@ def in_parts(store: Steps, stage: S3Stage, unit: Unit) -> tuple[UnitResult, Stag
 
 
 def compacted(
-    bucket: Bucket, location: str, inputs: CompactionInputs, units: Sequence[Unit], *, parts: bool = False
+    bucket: S3Bucket, location: str, inputs: CompactionInputs, units: Sequence[Unit], *, parts: bool = False
 ) -> tuple[str, ...]:
     store = Steps(bucket)
     stage = store.stage(location, unique="u", owner="o", now=0.0)
@@ -97,7 +98,7 @@ def compacted(
 
 
 @pytest.mark.parametrize("parts", [False, True])
-def test_a_bucket_whole_and_in_parts(bucket: Bucket, tmp_path: Path, parts: bool) -> None:
+def test_a_bucket_whole_and_in_parts(bucket: S3Bucket, tmp_path: Path, parts: bool) -> None:
     place = make_table(tmp_path / "t")
     location = bucket.path(f"w/parts-{parts}")
     uploaded(bucket, place, location)
@@ -119,7 +120,7 @@ def test_a_bucket_whole_and_in_parts(bucket: Bucket, tmp_path: Path, parts: bool
     ],
 )
 def test_tables_that_hive_wrote(
-    bucket: Bucket, tmp_path: Path, fixture: str, kind: object, generation: int, txn: int | None
+    bucket: S3Bucket, tmp_path: Path, fixture: str, kind: object, generation: int, txn: int | None
 ) -> None:
     place = tmp_path / "t"
     shutil.copytree(FIXTURES / fixture / "before", place)
@@ -137,13 +138,13 @@ def test_tables_that_hive_wrote(
     assert in_bucket(bucket, location, there) == below(place, there)
 
 
-def test_few_requests_make_a_file(s3_server: S3Server, bucket: Bucket, tmp_path: Path) -> None:
+def test_few_requests_make_a_file(s3_server: S3Server, bucket: S3Bucket, tmp_path: Path) -> None:
     place = make_table(tmp_path / "t")
     location = bucket.path("w/requests")
     uploaded(bucket, place, location)
     _, units = plan(place, MAJOR)
     with Relay(s3_server.port) as relay:
-        far = Bucket(bucket_options(bucket.name, s3_server.properties(relay.endpoint)))
+        far = S3Bucket(s3_options(bucket.name, s3_server.properties(relay.endpoint)))
         store = Steps(far)
         stage = store.stage(location, unique="u", owner="o", now=0.0)
         relay.reset()

@@ -28,13 +28,13 @@ from acidlib.errors import (
 )
 from acidlib.location import parse_location
 from acidlib.points import Point
-from acidlib.stores.buckets import store as publishing
+from acidlib.stores.buckets import stage as publishing
 from acidlib.stores.buckets import trials
-from acidlib.stores.buckets.files import is_open
 from acidlib.stores.listing import list_location
 from acidlib.stores.probe import require_promises
 from acidlib.stores.removing import LITTER_SECONDS, find_litter
-from acidlib.stores.s3.client import Bucket, bucket_options
+from acidlib.stores.s3.bucket import S3Bucket
+from acidlib.stores.s3.client import s3_options
 from integration import s3_runs
 from integration.s3_runs import (
     BY_ANY_CLAIM,
@@ -117,13 +117,13 @@ _numbers = itertools.count()
 
 
 @pytest.fixture(scope="module")
-def bucket(s3_server: S3Server) -> Bucket:
+def bucket(s3_server: S3Server) -> S3Bucket:
     """A bucket of this file's own."""
-    return Bucket(bucket_options(s3_server.new_bucket(), s3_server.properties()))
+    return S3Bucket(s3_options(s3_server.new_bucket(), s3_server.properties()))
 
 
 @pytest.fixture
-def place(bucket: Bucket) -> Iterator[str]:
+def place(bucket: S3Bucket) -> Iterator[str]:
     """A place with inputs."""
     location = bucket.path(f"w/t/p={next(_numbers)}")
     made_place(bucket, location)
@@ -132,7 +132,7 @@ def place(bucket: Bucket) -> Iterator[str]:
         CHILDREN.pop().end()
 
 
-def take_over(bucket: Bucket, location: str) -> None:
+def take_over(bucket: S3Bucket, location: str) -> None:
     """What whoever claims a place does before anything else."""
     store = Steps(bucket)
     with store.claim(location, owner="taker", token="taker", now=0.0, stale_seconds=BY_ANY_CLAIM):
@@ -141,7 +141,7 @@ def take_over(bucket: Bucket, location: str) -> None:
         store.revoke_others(location)
 
 
-def clean(bucket: Bucket, location: str) -> None:
+def clean(bucket: S3Bucket, location: str) -> None:
     """A newer base, and the end of all that it makes obsolete, with what dead runs have staged."""
     publishing_run(bucket, location, Shape(directories=("base_0000007",), files=1), unique="newer")
     remove(bucket, location, *INPUTS, *(name for shape in SHAPES.values() for name in shape.directories))
@@ -150,7 +150,7 @@ def clean(bucket: Bucket, location: str) -> None:
 
 
 @pytest.mark.parametrize(("step", "shape"), KILLED)
-def test_a_run_that_is_killed(bucket: Bucket, place: str, step: str, shape: Shape) -> None:
+def test_a_run_that_is_killed(bucket: S3Bucket, place: str, step: str, shape: Shape) -> None:
     child = Child(lambda: publishing_run(bucket, place, shape), kill=step)
     assert child.wait() == -signal.SIGKILL
     take_over(bucket, place)
@@ -164,7 +164,7 @@ def test_a_run_that_is_killed(bucket: Bucket, place: str, step: str, shape: Shap
 
 
 @pytest.mark.parametrize(("step", "shape", "cleaned"), SLEEPS)
-def test_a_run_that_slept(bucket: Bucket, place: str, step: str, shape: Shape, cleaned: bool) -> None:
+def test_a_run_that_slept(bucket: S3Bucket, place: str, step: str, shape: Shape, cleaned: bool) -> None:
     """Whatever the others have made of the place meanwhile, it changes nothing when it wakes."""
     child = Child(lambda: publishing_run(bucket, place, shape), stop=step)
     assert child.wait() == -signal.SIGSTOP
@@ -185,7 +185,7 @@ def test_a_run_that_slept(bucket: Bucket, place: str, step: str, shape: Shape, c
 
 
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES.keys())
-def test_a_run_that_nobody_disturbs(bucket: Bucket, place: str, shape: Shape) -> None:
+def test_a_run_that_nobody_disturbs(bucket: S3Bucket, place: str, shape: Shape) -> None:
     publishing_run(bucket, place, shape)
     if shape.hidden:
         assert len(readers_see(bucket, place)) == len(INPUTS) + 2 * (2 + 1)
@@ -197,7 +197,7 @@ def test_a_run_that_nobody_disturbs(bucket: Bucket, place: str, shape: Shape) ->
 
 
 @pytest.mark.parametrize("step", [Point.FIRST_RENAMED, f"{EACH_COMPLETED}:2", f"{EACH_COMPLETED}:3"])
-def test_a_taker_that_is_killed_while_it_finishes(bucket: Bucket, place: str, step: str) -> None:
+def test_a_taker_that_is_killed_while_it_finishes(bucket: S3Bucket, place: str, step: str) -> None:
     first = Child(lambda: publishing_run(bucket, place, TWO_FILES), stop=Point.RECORDED)
     first.wait()
     assert Child(lambda: take_over(bucket, place), kill=step).wait() == -signal.SIGKILL
@@ -210,7 +210,7 @@ def test_a_taker_that_is_killed_while_it_finishes(bucket: Bucket, place: str, st
 
 @pytest.mark.parametrize("step", [Point.RECORDED, Point.FIRST_RENAMED])
 @pytest.mark.parametrize("shape", [ONE_FILE, TWO_FILES, DELTA])
-def test_what_is_recorded_and_lacks_an_input(bucket: Bucket, place: str, step: str, shape: Shape) -> None:
+def test_what_is_recorded_and_lacks_an_input(bucket: S3Bucket, place: str, step: str, shape: Shape) -> None:
     """As long as nothing of it is visible it is discarded; then it is finished all the same."""
     child = Child(lambda: publishing_run(bucket, place, shape), stop=step)
     child.wait()
@@ -226,7 +226,7 @@ def test_what_is_recorded_and_lacks_an_input(bucket: Bucket, place: str, step: s
     assert uploads_in_flight(bucket, place) == []
 
 
-def test_half_of_a_base_keeps_readers_away(bucket: Bucket, place: str) -> None:
+def test_half_of_a_base_keeps_readers_away(bucket: S3Bucket, place: str) -> None:
     child = Child(lambda: publishing_run(bucket, place, TWO_FILES), kill=f"{EACH_COMPLETED}:2")
     child.wait()
     seen = readers_see(bucket, place)
@@ -237,7 +237,7 @@ def test_half_of_a_base_keeps_readers_away(bucket: Bucket, place: str) -> None:
 
 
 @pytest.mark.parametrize("inputs", ["there", "gone"])
-def test_uploads_that_somebody_else_aborts(bucket: Bucket, place: str, inputs: str) -> None:
+def test_uploads_that_somebody_else_aborts(bucket: S3Bucket, place: str, inputs: str) -> None:
     """A half that can never be completed is taken back while the inputs are there; else a person has to decide."""
     child = Child(lambda: publishing_run(bucket, place, TWO_FILES), kill=f"{EACH_COMPLETED}:2")
     child.wait()
@@ -256,10 +256,10 @@ def test_uploads_that_somebody_else_aborts(bucket: Bucket, place: str, inputs: s
 
 
 def test_an_upload_that_was_aborted_before_is_found_out_in_time(
-    bucket: Bucket, place: str, monkeypatch: pytest.MonkeyPatch
+    bucket: S3Bucket, place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def aborting(stage: Any, directory: str, attempts: Any) -> Any:
-        publishing.abort(bucket, attempts[1])
+        bucket.abort(attempts[1])
         return accepted(stage, directory, attempts)
 
     monkeypatch.setattr(s3_runs, "accepted", aborting)
@@ -272,15 +272,15 @@ def test_an_upload_that_was_aborted_before_is_found_out_in_time(
 
 def _failing_completion(monkeypatch: pytest.MonkeyPatch, number: int, error: AcidError) -> None:
     """Fails the completion of this number, once."""
-    completed, tried, one_at_a_time = publishing.complete, itertools.count(1), threading.Lock()
+    completed, tried, one_at_a_time = S3Bucket.complete, itertools.count(1), threading.Lock()
 
-    def failing(own: Bucket, upload: Any) -> bool:
+    def failing(own: S3Bucket, upload: Any) -> bool:
         with one_at_a_time:
             if next(tried) == number:
                 raise error
             return completed(own, upload)
 
-    monkeypatch.setattr(publishing, "complete", failing)
+    monkeypatch.setattr(S3Bucket, "complete", failing)
 
 
 FAILURES = (
@@ -294,7 +294,7 @@ FAILURES = (
 @pytest.mark.parametrize("number", range(1, TWO_FILES.uploads + 1))
 @pytest.mark.parametrize("error", FAILURES, ids=lambda error: error.kind)
 def test_a_publication_that_fails_half_way_is_finished_by_the_next_run(
-    bucket: Bucket, place: str, monkeypatch: pytest.MonkeyPatch, number: int, error: AcidError
+    bucket: S3Bucket, place: str, monkeypatch: pytest.MonkeyPatch, number: int, error: AcidError
 ) -> None:
     """Nobody can say whether it is visible: the request that failed may have been done."""
     _failing_completion(monkeypatch, number, error)
@@ -310,7 +310,7 @@ def test_a_publication_that_fails_half_way_is_finished_by_the_next_run(
 @pytest.mark.parametrize("number", range(1, PAIR.uploads + 1))
 @pytest.mark.parametrize("error", FAILURES, ids=lambda error: error.kind)
 def test_a_hidden_publication_that_fails_half_way_leaves_nothing(
-    bucket: Bucket, place: str, monkeypatch: pytest.MonkeyPatch, number: int, error: AcidError
+    bucket: S3Bucket, place: str, monkeypatch: pytest.MonkeyPatch, number: int, error: AcidError
 ) -> None:
     """No later run finishes it: its transaction never commits."""
     _failing_completion(monkeypatch, number, error)
@@ -321,7 +321,7 @@ def test_a_hidden_publication_that_fails_half_way_leaves_nothing(
     assert uploads_in_flight(bucket, place) == []
 
 
-def test_what_readers_would_see_half_of_is_refused(bucket: Bucket, place: str) -> None:
+def test_what_readers_would_see_half_of_is_refused(bucket: S3Bucket, place: str) -> None:
     for shape in (
         Shape(directories=("delta_0000001_0000005", "delete_delta_0000001_0000005"), files=1),
         Shape(directories=("delta_0000001_0000005",), files=2),
@@ -332,14 +332,14 @@ def test_what_readers_would_see_half_of_is_refused(bucket: Bucket, place: str) -
     assert uploads_in_flight(bucket, place) == []
 
 
-def test_a_name_that_is_taken(bucket: Bucket, place: str) -> None:
+def test_a_name_that_is_taken(bucket: S3Bucket, place: str) -> None:
     bucket.client.put_object(Bucket=bucket.name, Key=bucket.key(f"{place}/base_0000005/bucket_00007"), Body=b"x")
     with pytest.raises(ConflictError, match="already exists"):
         publishing_run(bucket, place, TWO_FILES)
     assert uploads_in_flight(bucket, place) == []
 
 
-def test_staging_is_removed_by_its_store_alone(bucket: Bucket, place: str) -> None:
+def test_staging_is_removed_by_its_store_alone(bucket: S3Bucket, place: str) -> None:
     store = Steps(bucket)
     store.stage(place, unique="u", owner="o", now=0.0)
     with pytest.raises(RefusedError, match="staged"):
@@ -349,7 +349,7 @@ def test_staging_is_removed_by_its_store_alone(bucket: Bucket, place: str) -> No
         store.remove_staging(f"{place}/_tmp_r")
 
 
-def test_a_task_that_outlives_its_run(s3_server: S3Server, bucket: Bucket, place: str) -> None:
+def test_a_task_that_outlives_its_run(s3_server: S3Server, bucket: S3Bucket, place: str) -> None:
     """What it leaves is hidden, is known as litter, and its upload ends with it."""
     store = Steps(bucket)
     stage = store.stage(place, unique="u", owner="o", now=0.0)
@@ -378,11 +378,11 @@ def test_a_task_that_outlives_its_run(s3_server: S3Server, bucket: Bucket, place
     ("tries", "shape"),
     amount([("1", TWO_FILES)], long=[("1", ONE_FILE), ("1", TWO_FILES), ("3", TWO_FILES)]),
 )
-def test_an_answer_that_is_lost_at_any_request(s3_server: S3Server, bucket: Bucket, tries: str, shape: Shape) -> None:
+def test_an_answer_that_is_lost_at_any_request(s3_server: S3Server, bucket: S3Bucket, tries: str, shape: Shape) -> None:
     """Tried again, nothing comes of it; else the run may fail, and the next one finds what it can finish or drop."""
     with Relay(s3_server.port) as relay:
-        far = Bucket(
-            bucket_options(bucket.name, s3_server.properties(relay.endpoint) | {"fs.s3a.attempts.maximum": tries})
+        far = S3Bucket(
+            s3_options(bucket.name, s3_server.properties(relay.endpoint) | {"fs.s3a.attempts.maximum": tries})
         )
         outcomes = set()
         for number in itertools.count():
@@ -413,7 +413,7 @@ def test_an_answer_that_is_lost_at_any_request(s3_server: S3Server, bucket: Buck
 # --- claims ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_claim_is_held_by_one(bucket: Bucket, place: str) -> None:
+def test_a_claim_is_held_by_one(bucket: S3Bucket, place: str) -> None:
     store = Steps(bucket)
     with store.claim(place, owner="one", token="1", now=1.0) as held:
         with pytest.raises(ConflictError, match="one has worked on it since 1970-01-01T00:00:01"):
@@ -431,13 +431,13 @@ def test_a_claim_is_held_by_one(bucket: Bucket, place: str) -> None:
     store.claim(place, owner="three", token="3", now=3.0).release()
 
 
-def test_a_claim_of_a_process_that_has_ended_is_stale(bucket: Bucket, place: str) -> None:
+def test_a_claim_of_a_process_that_has_ended_is_stale(bucket: S3Bucket, place: str) -> None:
     store = Steps(bucket)
     Child(lambda: publishing_run(bucket, place, ONE_FILE), kill=Point.CLAIMED).wait()
     store.claim(place, owner="two", token="2", now=2.0).release()
 
 
-def test_of_many_takers_one_wins(bucket: Bucket, place: str) -> None:
+def test_of_many_takers_one_wins(bucket: S3Bucket, place: str) -> None:
     for _ in range(3):
         ended, running = os.pipe()
         takers = [Child(lambda n=n: _take_and_stay(bucket, place, n, ended, running)) for n in range(6)]  # noqa: B023
@@ -446,14 +446,14 @@ def test_of_many_takers_one_wins(bucket: Bucket, place: str) -> None:
         os.close(ended)
 
 
-def _take_and_stay(bucket: Bucket, place: str, number: int, ended: int, running: int) -> None:
+def _take_and_stay(bucket: S3Bucket, place: str, number: int, ended: int, running: int) -> None:
     """Claims without a release, and stays until the others have ended: then the next round can claim."""
     Steps(bucket).claim(place, owner=str(number), token=str(number), now=0.0)
     os.close(running)
     assert os.read(ended, 1) == b"", "the end comes once nobody else has it open"
 
 
-def test_a_place_that_is_none(bucket: Bucket, place: str) -> None:
+def test_a_place_that_is_none(bucket: S3Bucket, place: str) -> None:
     store = Steps(bucket)
     with pytest.raises(CorruptError, match="no object below"):
         store.claim(f"{place}/none", owner="o", token="t", now=0.0)
@@ -464,7 +464,7 @@ def test_a_place_that_is_none(bucket: Bucket, place: str) -> None:
 # --- what the store has to keep -------------------------------------------------------------------------------------
 
 
-def test_the_store_keeps_what_publication_rests_on(bucket: Bucket, place: str) -> None:
+def test_the_store_keeps_what_publication_rests_on(bucket: S3Bucket, place: str) -> None:
     before = readers_see(bucket, place)
     require_promises(Steps(bucket).store, parse_location(place), unique="u")
     assert readers_see(bucket, place) == before
@@ -481,7 +481,7 @@ def test_the_store_keeps_what_publication_rests_on(bucket: Bucket, place: str) -
     ],
 )
 def test_a_store_that_ignores_a_condition_is_refused(
-    bucket: Bucket, place: str, monkeypatch: pytest.MonkeyPatch, call: str, condition: str, says: str
+    bucket: S3Bucket, place: str, monkeypatch: pytest.MonkeyPatch, call: str, condition: str, says: str
 ) -> None:
     asked = getattr(bucket.client, call)
     monkeypatch.setattr(
@@ -494,7 +494,7 @@ def test_a_store_that_ignores_a_condition_is_refused(
 
 @pytest.mark.parametrize("call", ["complete_multipart_upload", "abort_multipart_upload"])
 def test_a_probe_that_fails_leaves_no_upload(
-    bucket: Bucket, place: str, monkeypatch: pytest.MonkeyPatch, call: str
+    bucket: S3Bucket, place: str, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
     uploads, upload_small, request = [], trials.upload_small, getattr(bucket.client, call)
 
@@ -511,7 +511,7 @@ def test_a_probe_that_fails_leaves_no_upload(
     with pytest.raises(RetryError, match="NotImplemented"):
         require_promises(Steps(bucket).store, parse_location(place), unique="u")
     assert uploads
-    assert not any(is_open(bucket, upload) for upload in uploads)
+    assert not any(bucket.is_open(upload) for upload in uploads)
 
 
 # --- mutants: without a rule of the protocol, a sleeper does harm ---------------------------------------------------
@@ -526,9 +526,9 @@ def _mutant(monkeypatch: pytest.MonkeyPatch, name: str, *modules: Any) -> Callab
 
 
 def test_a_mutant_whose_marker_moves_without_a_condition(
-    bucket: Bucket, place: str, monkeypatch: pytest.MonkeyPatch
+    bucket: S3Bucket, place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def moving(own: Bucket, record: Any, state: Any, publication: Any = None) -> Any:
+    def moving(own: S3Bucket, record: Any, state: Any, publication: Any = None) -> Any:
         from dataclasses import replace
 
         moved = replace(record, state=state, publication=publication)
@@ -544,7 +544,9 @@ def test_a_mutant_whose_marker_moves_without_a_condition(
     assert readers_see(bucket, place) != before
 
 
-def test_a_mutant_that_completes_before_it_records(bucket: Bucket, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mutant_that_completes_before_it_records(
+    bucket: S3Bucket, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Without the marker nothing tells the taker of a half, and nothing stops the sleeper."""
     monkeypatch.setattr(publishing, "change_state", lambda own, record, state, publication=None: record)
     child = Child(lambda: publishing_run(bucket, place, TWO_FILES), stop=f"{EACH_COMPLETED}:2")
@@ -556,7 +558,7 @@ def test_a_mutant_that_completes_before_it_records(bucket: Bucket, place: str, m
 
 
 def test_a_mutant_that_revokes_by_aborting_in_the_order_of_keys(
-    bucket: Bucket, place: str, monkeypatch: pytest.MonkeyPatch
+    bucket: S3Bucket, place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     child = Child(lambda: publishing_run(bucket, place, TWO_FILES), stop=f"{EACH_COMPLETED}:2")
     child.wait()
@@ -569,17 +571,19 @@ def test_a_mutant_that_revokes_by_aborting_in_the_order_of_keys(
     child.wake()
 
 
-def test_a_mutant_whose_markers_are_plain_objects(bucket: Bucket, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mutant_whose_markers_are_plain_objects(
+    bucket: S3Bucket, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A sleeper that wakes after the cleaner brings a directory back, of which only markers are left."""
 
-    def putting(own: Bucket, attempt: Any) -> bool:
+    def putting(own: S3Bucket, attempt: Any) -> bool:
         if attempt.file.startswith("_"):
             own.client.put_object(Bucket=own.name, Key=attempt.key, Body=b"2", Metadata={"acidlib": attempt.origin})
             return True
         return bool(completed(own, attempt))
 
-    completed = publishing.complete
-    _mutant(monkeypatch, "complete", publishing)(putting)
+    completed = S3Bucket.complete
+    _mutant(monkeypatch, "complete", S3Bucket)(putting)
     child = Child(lambda: publishing_run(bucket, place, ONE_FILE), stop=Point.FIRST_RENAMED)
     child.wait()
     take_over(bucket, place)

@@ -19,25 +19,27 @@ from acidlib.errors import ConflictError, CorruptError, MissingError, RefusedErr
 from acidlib.location import parse_location
 from acidlib.model.uploads import StagedUpload
 from acidlib.stores.buckets import files as reading
-from acidlib.stores.buckets import files as uploading
-from acidlib.stores.buckets.files import S3DataFiles, S3FileSystem, remove_keys
+from acidlib.stores.buckets.bucket import ChangedError, create_object, read_object, replace_object
+from acidlib.stores.buckets.files import BucketDataFiles, BucketFileSystem
 from acidlib.stores.filesystem import FileSystem
 from acidlib.stores.listing import list_location
-from acidlib.stores.s3.client import Bucket, ChangedError, bucket_options, create_object, read_object, replace_object
+from acidlib.stores.s3 import bucket as uploading
+from acidlib.stores.s3.bucket import S3Bucket
+from acidlib.stores.s3.client import s3_options
 
 pytestmark = pytest.mark.live
 MIB = 1 << 20
 
 
 @pytest.fixture(scope="module")
-def bucket(s3_server: S3Server) -> Bucket:
+def bucket(s3_server: S3Server) -> S3Bucket:
     """A bucket of this file's own."""
     name = s3_server.new_bucket()
-    return Bucket(bucket_options(name, s3_server.properties()))
+    return S3Bucket(s3_options(name, s3_server.properties()))
 
 
 @pytest.fixture
-def root(bucket: Bucket, request: pytest.FixtureRequest) -> str:
+def root(bucket: S3Bucket, request: pytest.FixtureRequest) -> str:
     """A location that no other test uses."""
     return bucket.path(f"w/{request.node.name.replace('[', '-').replace(']', '')}")
 
@@ -49,13 +51,13 @@ def relay(s3_server: S3Server) -> Iterator[Relay]:
         yield made
 
 
-def put(bucket: Bucket, root: str, *paths: str) -> None:
+def put(bucket: S3Bucket, root: str, *paths: str) -> None:
     for path in paths:
         body = b"" if path.endswith("/") or not path else path.encode()
         bucket.client.put_object(Bucket=bucket.name, Key=f"{bucket.key(root)}/{path}", Body=body)
 
 
-def keys(bucket: Bucket, root: str) -> list[str]:
+def keys(bucket: S3Bucket, root: str) -> list[str]:
     prefix = bucket.key(root) + "/"
     found = bucket.client.list_objects_v2(Bucket=bucket.name, Prefix=prefix).get("Contents", [])
     return [item["Key"].removeprefix(prefix) for item in found]
@@ -64,9 +66,9 @@ def keys(bucket: Bucket, root: str) -> list[str]:
 # --- the file system ----------------------------------------------------------------------------------------------
 
 
-def test_a_tree_names_hidden_directories_and_does_not_enter_them(bucket: Bucket, root: str) -> None:
+def test_a_tree_names_hidden_directories_and_does_not_enter_them(bucket: S3Bucket, root: str) -> None:
     put(bucket, root, "base_1/bucket_0", "base_1/_orc_acid_version", "_tmp_x/base_2/f", "_claim", "d/.h/f", "empty/")
-    fs: FileSystem = S3FileSystem(bucket)
+    fs: FileSystem = BucketFileSystem(bucket)
     assert [(item.path, item.is_directory) for item in fs.list_tree(root, enter_hidden=False)] == [
         ("_claim", False),
         ("_tmp_x", True),
@@ -80,9 +82,9 @@ def test_a_tree_names_hidden_directories_and_does_not_enter_them(bucket: Bucket,
     assert "_tmp_x/base_2/f" in [item.path for item in fs.list_tree(root, enter_hidden=True)]
 
 
-def test_one_directory_is_what_lies_right_below_it(bucket: Bucket, root: str) -> None:
+def test_one_directory_is_what_lies_right_below_it(bucket: S3Bucket, root: str) -> None:
     put(bucket, root, "", "a", "d/f", "d/g/h", "e/")  # the first is what S3A makes for the directory itself
-    fs = S3FileSystem(bucket)
+    fs = BucketFileSystem(bucket)
     assert [(entry.name, entry.is_directory, entry.length) for entry in fs.list_directory(root)] == [
         ("a", False, 1),
         ("d", True, 0),
@@ -95,9 +97,9 @@ def test_one_directory_is_what_lies_right_below_it(bucket: Bucket, root: str) ->
         fs.list_tree(f"{root}/none", enter_hidden=True, missing=ConflictError)
 
 
-def test_what_a_path_is(bucket: Bucket, root: str) -> None:
+def test_what_a_path_is(bucket: S3Bucket, root: str) -> None:
     put(bucket, root, "d/f", "dd", "m/")
-    fs = S3FileSystem(bucket)
+    fs = BucketFileSystem(bucket)
     assert [fs.exists(f"{root}/{name}") for name in ("d", "d/f", "dd", "m", "x", "d/")] == [
         True,
         True,
@@ -125,28 +127,28 @@ def test_what_a_path_is(bucket: Bucket, root: str) -> None:
         fs.read(f"{root}/x", missing=ConflictError)
 
 
-def test_names_are_taken_literally(bucket: Bucket, root: str) -> None:
+def test_names_are_taken_literally(bucket: S3Bucket, root: str) -> None:
     odd = "p=a%3Ab +ü&<>'\"\n?#/bucket_00000"
     put(bucket, root, odd)
-    fs = S3FileSystem(bucket)
+    fs = BucketFileSystem(bucket)
     assert [item.path for item in fs.list_tree(root, enter_hidden=False)] == [odd.partition("/")[0], odd]
     assert fs.read(f"{root}/{odd}") == odd.encode()
     fs.remove_tree(root, odd)
     assert not fs.exists(root)
 
 
-def test_schemes_of_s3_are_one_store_and_other_buckets_are_not(bucket: Bucket, root: str) -> None:
+def test_schemes_of_s3_are_one_store_and_other_buckets_are_not(bucket: S3Bucket, root: str) -> None:
     put(bucket, root, "f")
     for scheme in ("s3", "s3n", "s3a"):
-        assert S3FileSystem(bucket).read(root.replace("s3a", scheme) + "/f") == b"f"
+        assert BucketFileSystem(bucket).read(root.replace("s3a", scheme) + "/f") == b"f"
     for other in ("s3a://other/f", "hdfs://b/f", "/f"):
         with pytest.raises(RefusedError, match="does not lie in the bucket"):
-            S3FileSystem(bucket).exists(other)
+            BucketFileSystem(bucket).exists(other)
 
 
-def test_more_than_one_page(bucket: Bucket, root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_than_one_page(bucket: S3Bucket, root: str, monkeypatch: pytest.MonkeyPatch) -> None:
     put(bucket, root, *(f"d{number % 3}/f{number}" for number in range(12)), "d1/x/y")
-    fs = S3FileSystem(bucket)
+    fs = BucketFileSystem(bucket)
     whole = fs.list_tree(root, enter_hidden=False), fs.list_directory(root)
     listed = bucket.client.list_objects_v2
     monkeypatch.setattr(bucket.client, "list_objects_v2", lambda **given: listed(**{"MaxKeys": 4} | given))
@@ -154,17 +156,17 @@ def test_more_than_one_page(bucket: Bucket, root: str, monkeypatch: pytest.Monke
     assert len(whole[0]) == 17
 
 
-def test_a_place_is_listed_by_one_request(bucket: Bucket, root: str, s3_server: S3Server, relay: Relay) -> None:
+def test_a_place_is_listed_by_one_request(bucket: S3Bucket, root: str, s3_server: S3Server, relay: Relay) -> None:
     put(bucket, root, "delta_0000001_0000001_0000/bucket_00000")
-    fs = S3FileSystem(Bucket(bucket_options(bucket.name, s3_server.properties(relay.endpoint))))
+    fs = BucketFileSystem(S3Bucket(s3_options(bucket.name, s3_server.properties(relay.endpoint))))
     relay.reset()
     assert len(list_location(fs, parse_location(root)).files) == 1
     assert relay.requests == {"GET": 1}
 
 
-def test_what_is_removed_is_that_name_and_what_lies_below(bucket: Bucket, root: str) -> None:
+def test_what_is_removed_is_that_name_and_what_lies_below(bucket: S3Bucket, root: str) -> None:
     put(bucket, root, "a/f", "a/b/g", "a/", "ab/f", "f", "f-2")
-    fs = S3FileSystem(bucket)
+    fs = BucketFileSystem(bucket)
     fs.remove_tree(root, "a")
     assert keys(bucket, root) == ["ab/f", "f", "f-2"]
     fs.remove_tree(root, "f")
@@ -176,28 +178,28 @@ def test_what_is_removed_is_that_name_and_what_lies_below(bucket: Bucket, root: 
             fs.remove_tree(root, outside)
 
 
-def test_what_a_store_would_not_remove_is_told(bucket: Bucket, root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_store_would_not_remove_is_told(bucket: S3Bucket, root: str, monkeypatch: pytest.MonkeyPatch) -> None:
     put(bucket, root, "a", "b", "c")
     answers = iter([{}, {"Errors": [{"Key": "w/c", "Code": "AccessDenied", "Message": "locked"}]}])
     monkeypatch.setattr(bucket.client, "delete_objects", lambda **given: next(answers))
-    monkeypatch.setattr("acidlib.stores.buckets.files._REMOVED_AT_ONCE", 2)
+    monkeypatch.setattr("acidlib.stores.s3.bucket._REMOVED_AT_ONCE", 2)
     with pytest.raises(RetryError, match=r"kept 1 of 3 objects, first w/c \(AccessDenied: locked\)"):
-        remove_keys(bucket, root, ["w/a", "w/b", "w/c"])
+        bucket.remove(root, dict.fromkeys(("w/a", "w/b", "w/c"), ""))
 
 
 def test_a_bucket_that_is_not_there_and_keys_that_are_wrong(s3_server: S3Server) -> None:
-    absent = Bucket(bucket_options("none-such", s3_server.properties()))
+    absent = S3Bucket(s3_options("none-such", s3_server.properties()))
     with pytest.raises(MissingError, match="there is no bucket none-such at http"):
-        S3FileSystem(absent).list_directory("s3a://none-such/t")
-    wrong = Bucket(bucket_options("none-such", s3_server.properties() | {"fs.s3a.secret.key": "wrong"}))
+        BucketFileSystem(absent).list_directory("s3a://none-such/t")
+    wrong = S3Bucket(s3_options("none-such", s3_server.properties() | {"fs.s3a.secret.key": "wrong"}))
     with pytest.raises(RetryError, match=r"keys for none-such at http.* are wrong"):
-        S3FileSystem(wrong).list_directory("s3a://none-such/t")
+        BucketFileSystem(wrong).list_directory("s3a://none-such/t")
 
 
 # --- small objects under a condition --------------------------------------------------------------------------------
 
 
-def test_small_objects_change_hands_under_conditions(bucket: Bucket, root: str) -> None:
+def test_small_objects_change_hands_under_conditions(bucket: S3Bucket, root: str) -> None:
     path = f"{root}/c"
     first = create_object(bucket, path, b"1")
     with pytest.raises(ChangedError):
@@ -215,8 +217,8 @@ def test_small_objects_change_hands_under_conditions(bucket: Bucket, root: str) 
     assert read_object(bucket, path) is None
 
 
-def test_an_answer_that_is_lost_is_found_out(s3_server: S3Server, bucket: Bucket, root: str, relay: Relay) -> None:
-    far = Bucket(bucket_options(bucket.name, s3_server.properties(relay.endpoint)))
+def test_an_answer_that_is_lost_is_found_out(s3_server: S3Server, bucket: S3Bucket, root: str, relay: Relay) -> None:
+    far = S3Bucket(s3_options(bucket.name, s3_server.properties(relay.endpoint)))
     relay.lose = re.compile("PUT .*/c")
     version = create_object(far, f"{root}/c", b"1")
     relay.lose = re.compile("PUT .*/c")
@@ -234,12 +236,12 @@ def blob(size: int, seed: int) -> bytes:
     return random.Random(seed).randbytes(size)
 
 
-def stored(bucket: Bucket, path: str, body: bytes) -> str:
+def stored(bucket: S3Bucket, path: str, body: bytes) -> str:
     bucket.client.put_object(Bucket=bucket.name, Key=bucket.key(path), Body=body)
     return path
 
 
-def complete(bucket: Bucket, attempt: StagedUpload) -> bytes:
+def complete(bucket: S3Bucket, attempt: StagedUpload) -> bytes:
     """What the driver would make of an attempt that came to it."""
     attempt = msgspec.convert(msgspec.to_builtins(attempt), StagedUpload)
     parts: Any = [part.as_completed() for part in attempt.parts]
@@ -249,10 +251,10 @@ def complete(bucket: Bucket, attempt: StagedUpload) -> bytes:
     return bucket.client.get_object(Bucket=bucket.name, Key=attempt.key)["Body"].read()
 
 
-def test_a_source_is_read_anywhere_and_keeps_to_one_version(bucket: Bucket, root: str) -> None:
+def test_a_source_is_read_anywhere_and_keeps_to_one_version(bucket: S3Bucket, root: str) -> None:
     body = blob(9 * MIB, 1)
     path = stored(bucket, f"{root}/f", body)
-    source = S3DataFiles(bucket).open(path, len(body) - 5)
+    source = BucketDataFiles(bucket).open(path, len(body) - 5)
     places = random.Random(2)
     for _ in range(60):
         offset = places.choice((places.randrange(len(body) - 5), len(body) - 300, 0))
@@ -267,20 +269,20 @@ def test_a_source_is_read_anywhere_and_keeps_to_one_version(bucket: Bucket, root
     source.close()
 
 
-def test_a_source_that_is_missing_or_shorter(bucket: Bucket, root: str) -> None:
+def test_a_source_that_is_missing_or_shorter(bucket: S3Bucket, root: str) -> None:
     path = stored(bucket, f"{root}/f", b"12345")
     with pytest.raises(CorruptError, match="5 bytes and was listed with 7"):
-        S3DataFiles(bucket).open(path, 7).read(0, 2)
+        BucketDataFiles(bucket).open(path, 7).read(0, 2)
     with pytest.raises(CorruptError, match="less than 7 bytes"):
-        S3DataFiles(bucket).open(path, 700_000).read(6, 2)
+        BucketDataFiles(bucket).open(path, 700_000).read(6, 2)
     with pytest.raises(CorruptError, match="no such object"):
-        S3DataFiles(bucket).open(f"{root}/g", 7).read(0, 2)
+        BucketDataFiles(bucket).open(f"{root}/g", 7).read(0, 2)
 
 
-def test_small_reads_cost_few_requests(s3_server: S3Server, bucket: Bucket, root: str, relay: Relay) -> None:
+def test_small_reads_cost_few_requests(s3_server: S3Server, bucket: S3Bucket, root: str, relay: Relay) -> None:
     body = blob(10 * MIB, 1)
     path = stored(bucket, f"{root}/f", body)
-    files = S3DataFiles(Bucket(bucket_options(bucket.name, s3_server.properties(relay.endpoint))))
+    files = BucketDataFiles(S3Bucket(s3_options(bucket.name, s3_server.properties(relay.endpoint))))
     source = files.open(path, len(body))
     relay.reset()
     for size in (16_384, 30_000, 200_000):
@@ -292,17 +294,17 @@ def test_small_reads_cost_few_requests(s3_server: S3Server, bucket: Bucket, root
     assert relay.requests["GET"] <= 8
 
 
-def test_what_many_sources_keep_is_bounded(bucket: Bucket, root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_many_sources_keep_is_bounded(bucket: S3Bucket, root: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "MAX_KEPT_BYTES", 300_000)
-    files, body = S3DataFiles(bucket), blob(200_000, 1)
+    files, body = BucketDataFiles(bucket), blob(200_000, 1)
     sources = [files.open(stored(bucket, f"{root}/{number}", body), len(body)) for number in range(3)]
     for source in sources * 2:
         assert source.read(100, 10) == body[100:110]
     assert files._windows.currsize <= 300_000
 
 
-def test_a_file_is_seen_by_nobody_until_it_is_completed(bucket: Bucket, root: str) -> None:
-    files = S3DataFiles(bucket)
+def test_a_file_is_seen_by_nobody_until_it_is_completed(bucket: S3Bucket, root: str) -> None:
+    files = BucketDataFiles(bucket)
     path = files.output_path(f"{root}/_tmp_u", "base_5", "bucket_00000", "a1")
     sink = files.create(path)
     body = blob(20 * MIB, 4)
@@ -324,8 +326,8 @@ def test_a_file_is_seen_by_nobody_until_it_is_completed(bucket: Bucket, root: st
 
 
 @pytest.mark.parametrize("size", [0, 1])
-def test_a_small_file(bucket: Bucket, root: str, size: int) -> None:
-    files = S3DataFiles(bucket)
+def test_a_small_file(bucket: S3Bucket, root: str, size: int) -> None:
+    files = BucketDataFiles(bucket)
     path = files.output_path(f"{root}/_tmp_u", "base_5", "f", "a")
     sink = files.create(path)
     sink.write(b"x" * size)
@@ -333,8 +335,8 @@ def test_a_small_file(bucket: Bucket, root: str, size: int) -> None:
     assert complete(bucket, files.upload(path)) == b"x" * size
 
 
-def test_an_attempt_that_is_given_up_leaves_nothing(bucket: Bucket, root: str) -> None:
-    files = S3DataFiles(bucket)
+def test_an_attempt_that_is_given_up_leaves_nothing(bucket: S3Bucket, root: str) -> None:
+    files = BucketDataFiles(bucket)
     path = files.output_path(f"{root}/_tmp_u", "base_5", "f", "a")
     for closed in (False, True):
         sink = files.create(path)
@@ -349,42 +351,42 @@ def test_an_attempt_that_is_given_up_leaves_nothing(bucket: Bucket, root: str) -
     assert keys(bucket, root) == []
 
 
-def test_a_part_of_a_large_bucket_is_an_object_nobody_reads(bucket: Bucket, root: str) -> None:
+def test_a_part_of_a_large_bucket_is_an_object_nobody_reads(bucket: S3Bucket, root: str) -> None:
     path = f"{root}/_tmp_u/_attempts/base_5.bucket_00000.part3.a"
-    sink = S3DataFiles(bucket).create(path)
+    sink = BucketDataFiles(bucket).create(path)
     sink.write(b"part")
     sink.close(durable=False)
-    assert S3DataFiles(bucket).open(path, 4).read(0, 4) == b"part"
-    assert S3FileSystem(bucket).list_tree(root, enter_hidden=False)[-1].path == "_tmp_u"
+    assert BucketDataFiles(bucket).open(path, 4).read(0, 4) == b"part"
+    assert BucketFileSystem(bucket).list_tree(root, enter_hidden=False)[-1].path == "_tmp_u"
     sink.abort()
     assert keys(bucket, root) == []
 
 
-def test_nothing_is_written_where_readers_would_see_it(bucket: Bucket, root: str) -> None:
+def test_nothing_is_written_where_readers_would_see_it(bucket: S3Bucket, root: str) -> None:
     with pytest.raises(RefusedError, match="readers would see it"):
-        S3DataFiles(bucket).create(f"{root}/base_5/bucket_00000")
+        BucketDataFiles(bucket).create(f"{root}/base_5/bucket_00000")
 
 
-def test_data_files_travel(bucket: Bucket, root: str) -> None:
+def test_data_files_travel(bucket: S3Bucket, root: str) -> None:
     path = stored(bucket, f"{root}/f", b"12345")
-    assert pickle.loads(pickle.dumps(S3DataFiles(bucket))).open(path, 5).read(1, 3) == b"234"
+    assert pickle.loads(pickle.dumps(BucketDataFiles(bucket))).open(path, 5).read(1, 3) == b"234"
 
 
-def test_a_fork_has_connections_of_its_own(bucket: Bucket, root: str) -> None:
+def test_a_fork_has_connections_of_its_own(bucket: S3Bucket, root: str) -> None:
     path = stored(bucket, f"{root}/f", b"12345")
     mine = bucket.client
     child = os.fork()
     if child == 0:
-        fine = bucket.client is not mine and S3DataFiles(bucket).open(path, 5).read(0, 5) == b"12345"
+        fine = bucket.client is not mine and BucketDataFiles(bucket).open(path, 5).read(0, 5) == b"12345"
         os._exit(0 if fine else 1)
     assert os.waitpid(child, 0)[1] == 0
 
 
-def test_splices_go_through_the_store(s3_server: S3Server, bucket: Bucket, root: str, relay: Relay) -> None:
+def test_splices_go_through_the_store(s3_server: S3Server, bucket: S3Bucket, root: str, relay: Relay) -> None:
     """Most of a large file is kept: it is never sent, nor fetched."""
     body, other = b"ORC" + blob(60 * MIB, 6), blob(3 * MIB, 7)
     old, delta = stored(bucket, f"{root}/old", body), stored(bucket, f"{root}/delta", other)
-    far = S3DataFiles(Bucket(bucket_options(bucket.name, s3_server.properties(relay.endpoint))))
+    far = BucketDataFiles(S3Bucket(s3_options(bucket.name, s3_server.properties(relay.endpoint))))
     path = far.output_path(f"{root}/_tmp_u", "base_5", "f", "a")
     base, more = far.open(old, len(body)), far.open(delta, len(other))
     relay.reset()
@@ -412,12 +414,14 @@ def test_splices_go_through_the_store(s3_server: S3Server, bucket: Bucket, root:
 
 
 @pytest.mark.parametrize("seed", range(amount(3, long=12)))
-def test_any_mixture_of_bytes_and_ranges(bucket: Bucket, root: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_any_mixture_of_bytes_and_ranges(
+    bucket: S3Bucket, root: str, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(uploading, "COPIED_PART_BYTES", 10 * MIB)
     monkeypatch.setattr(uploading, "GROWING", 3)
-    monkeypatch.setattr(uploading, "IN_MEMORY", MIB)
+    monkeypatch.setattr(reading, "IN_MEMORY", MIB)
     chosen = random.Random(seed)
-    files = S3DataFiles(bucket)
+    files = BucketDataFiles(bucket)
     path = files.output_path(f"{root}/_tmp_u", "base_5", "f", "a")
     bodies = [b"ORC" + blob(14 * MIB, seed), blob(6 * MIB, seed + 100)]
     sources = [files.open(stored(bucket, f"{root}/{n}", body), len(body)) for n, body in enumerate(bodies)]
@@ -439,8 +443,8 @@ def test_any_mixture_of_bytes_and_ranges(bucket: Bucket, root: str, seed: int, m
     assert complete(bucket, files.upload(path)) == expected
 
 
-def test_an_upload_that_is_aborted_before_files_are_copied_blames_no_input(bucket: Bucket, root: str) -> None:
-    files = S3DataFiles(bucket)
+def test_an_upload_that_is_aborted_before_files_are_copied_blames_no_input(bucket: S3Bucket, root: str) -> None:
+    files = BucketDataFiles(bucket)
     path = files.output_path(f"{root}/_tmp_u", "base_5", "f", "a")
     source = files.open(stored(bucket, f"{root}/f", blob(9 * MIB, 1)), 9 * MIB)
     sink = files.create(path)
@@ -452,8 +456,8 @@ def test_an_upload_that_is_aborted_before_files_are_copied_blames_no_input(bucke
     sink.abort()
 
 
-def test_a_source_that_changes_before_it_is_copied(bucket: Bucket, root: str) -> None:
-    files = S3DataFiles(bucket)
+def test_a_source_that_changes_before_it_is_copied(bucket: S3Bucket, root: str) -> None:
+    files = BucketDataFiles(bucket)
     path = files.output_path(f"{root}/_tmp_u", "base_5", "f", "a")
     source = files.open(stored(bucket, f"{root}/f", blob(9 * MIB, 1)), 9 * MIB)
     source.read(0, 3)

@@ -27,7 +27,7 @@ from servers.process import free_port
 from servers.s3 import S3Server
 
 from acidlib.location import HDFS, S3, VIEWFS
-from acidlib.stores.buckets.store import S3Stage
+from acidlib.stores.buckets.stage import BucketStage
 from integration.harness import AROUND, Jobs, Ran, use_runner
 from integration.hive3_site import METASTORES, OWN, Site
 from integration.hive3_tables import EXCLUSIVE, MINOR, Laid
@@ -100,7 +100,7 @@ def test_one_run_for_all_stores_of_hive3(
         assert rows_of_hive3(of_hive3, laid) == laid.as_hive_read_it()
 
     locked: list[tuple[str, int]] = []
-    publish = S3Stage.publish
+    publish = BucketStage.publish
     named = {
         str(of_hive3.where(place)): (laid.name, None if place == laid.location else place.name)
         for laid in tables
@@ -116,7 +116,7 @@ def test_one_run_for_all_stores_of_hive3(
         locked.extend((lock.tablename, lock.type) for lock in here)
         return publish(stage, *arguments, **more)
 
-    monkeypatch.setattr(S3Stage, "publish", watched)
+    monkeypatch.setattr(BucketStage, "publish", watched)
     every = ("--table", f"{both.database}.*")
     if kind == "major":
         decisions = both.good("initiator", *every, *LOW).document["decisions"]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import Any
 
 from acidlib.errors import AcidError, ConflictError
 from acidlib.model.uploads import StagedUpload
-from acidlib.stores.buckets.files import S3FileSystem, abort, complete, is_open, is_visible, remove_keys, upload_small
+from acidlib.stores.buckets.bucket import Bucket, SmallObject, create_object, read_object, replace_object
+from acidlib.stores.buckets.files import BucketFileSystem, upload_small
 from acidlib.stores.promises import (
     RACERS,
     RACES,
@@ -21,7 +21,7 @@ from acidlib.stores.promises import (
     require_conflict,
     winner,
 )
-from acidlib.stores.s3.client import Bucket, SmallObject, create_object, read_object, replace_object
+from acidlib.stores.store import STAGING_PREFIX, attempt_path
 
 _MAX_APART_SECONDS = 60.0
 """Difference of the time of an object that was just written and the time in the answer that has it."""
@@ -40,19 +40,19 @@ def bucket_promises(bucket: Bucket) -> tuple[Promise, ...]:
     return (
         Promise(
             name="create refuses",
-            sentence="An object that exists is not created again (If-None-Match).",
+            sentence=f"An object that exists is not created again ({bucket.absent}).",
             trial=tried(_create_refuses),
             is_quick=True,
         ),
         Promise(
             name="replace refuses",
-            sentence="An object that has changed is not replaced (If-Match).",
+            sentence=f"An object that has changed is not replaced ({bucket.unchanged}).",
             trial=tried(_replace_refuses),
             is_quick=True,
         ),
         Promise(
             name="completion refuses",
-            sentence="An upload is not completed over an object (If-None-Match).",
+            sentence=f"An upload is not completed over an object ({bucket.absent}).",
             trial=tried(_completion_refuses),
             is_quick=True,
         ),
@@ -93,11 +93,6 @@ def bucket_promises(bucket: Bucket) -> tuple[Promise, ...]:
             trial=tried(_completed),
         ),
         Promise(
-            name="copied range",
-            sentence="The store copies a range of an object, and none of one that has changed.",
-            trial=tried(_copied_range),
-        ),
-        Promise(
             name="listing",
             sentence="A listing shows each change at once.",
             trial=tried(_listing),
@@ -116,7 +111,7 @@ class _Ground:
     def __init__(self, bucket: Bucket, place: str) -> None:
         self.bucket = bucket
         self.place = place
-        self.fs = S3FileSystem(bucket)
+        self.fs = BucketFileSystem(bucket)
         self._uploads: list[StagedUpload] = []
 
     @classmethod
@@ -129,7 +124,7 @@ class _Ground:
         finally:
             for upload in ground._uploads:
                 with suppress(AcidError):
-                    abort(bucket, upload)
+                    bucket.abort(upload)
 
     def path(self, name: object) -> str:
         return f"{self.place}/{name}"
@@ -137,8 +132,11 @@ class _Ground:
     def upload(self, name: object, origin: str = "probe") -> StagedUpload:
         """Return an upload of the name, which can be completed."""
         planned = StagedUpload(key=self.bucket.key(self.path(name)), origin=origin)
-        self._uploads.append(upload_small(self.bucket, planned, origin.encode()))
+        self._uploads.append(upload_small(self.bucket, planned, origin.encode(), self._apart(name, origin)))
         return self._uploads[-1]
+
+    def _apart(self, name: object, origin: str) -> str:
+        return attempt_path(f"{self.place}/{STAGING_PREFIX}probe", "uploads", str(name), origin)
 
     def create(self, name: object, data: bytes) -> str:
         return create_object(self.bucket, self.path(name), data)
@@ -158,7 +156,9 @@ class _Ground:
         return None if read is None else read.data
 
     def names(self) -> list[str]:
-        return [entry.name for entry in self.fs.list_directory(self.place)]
+        """Return what readers see."""
+        names = [entry.name for entry in self.fs.list_directory(self.place)]
+        return [name for name in names if not name.startswith(STAGING_PREFIX)]
 
 
 def _create_refuses(ground: _Ground) -> str:
@@ -180,16 +180,16 @@ def _replace_refuses(ground: _Ground) -> str:
 def _completion_refuses(ground: _Ground) -> str:
     ground.create("a", b"first")
     upload = ground.upload("a")
-    require_conflict(partial(complete, ground.bucket, upload), "it completes an upload over an object that is there")
+    require_conflict(partial(ground.bucket.complete, upload), "it completes an upload over an object that is there")
     require(ground.data("a") == b"first", "it changes an object by a completion that it refuses")
-    abort(ground.bucket, upload)
+    ground.bucket.abort(upload)
     return "the object stayed as it was"
 
 
 def _aborted(ground: _Ground) -> str:
     upload = ground.upload("a")
-    abort(ground.bucket, upload)
-    require(not complete(ground.bucket, upload), "it completes an upload that was aborted")
+    ground.bucket.abort(upload)
+    require(not ground.bucket.complete(upload), "it completes an upload that was aborted")
     require(ground.data("a") is None, "it makes an object of an upload that was aborted")
     return "the completion was refused"
 
@@ -216,8 +216,8 @@ def _one_successor(ground: _Ground) -> str:
 def _one_completion(ground: _Ground) -> str:
     for number in range(ROUNDS // 2):
         uploads = [ground.upload(number, f"of{racer}") for racer in range(RACERS)]
-        won = winner([partial(complete, ground.bucket, upload) for upload in uploads], "completed one name")
-        visible = [racer for racer, upload in enumerate(uploads) if is_visible(ground.bucket, upload)]
+        won = winner([partial(ground.bucket.complete, upload) for upload in uploads], "completed one name")
+        visible = [racer for racer, upload in enumerate(uploads) if ground.bucket.is_visible(upload)]
         require(visible == [won], "the object is not the winner's")
     return RACES.replace(str(ROUNDS), str(ROUNDS // 2), 1)
 
@@ -227,14 +227,14 @@ def _completed_or_aborted(ground: _Ground) -> str:
     for number in range(ROUNDS):
         upload = ground.upload(number)
         calls: tuple[Callable[[], object], ...] = (
-            partial(complete, ground.bucket, upload),
-            partial(abort, ground.bucket, upload),
+            partial(ground.bucket.complete, upload),
+            partial(ground.bucket.abort, upload),
         )
         is_said, _ = race(calls)
-        abort(ground.bucket, upload)
-        is_there = is_visible(ground.bucket, upload)
+        ground.bucket.abort(upload)
+        is_there = ground.bucket.is_visible(upload)
         require(is_there is is_said, "its answer to a completion is not what became of the upload")
-        require(not is_open(ground.bucket, upload), "an upload can be completed after it was completed or aborted")
+        require(not ground.bucket.is_open(upload), "an upload can be completed after it was completed or aborted")
         completed += is_there
     return f"{ROUNDS} races: {completed} completed, {ROUNDS - completed} aborted"
 
@@ -244,58 +244,30 @@ def _hidden(ground: _Ground) -> str:
     upload = ground.upload("b")
     require(ground.names() == ["a"], "it lists an upload that is not completed")
     require(ground.data("b") is None, "it shows the object of an upload that is not completed")
-    require(is_open(ground.bucket, upload), "an upload is not there after its parts were sent")
+    require(ground.bucket.is_open(upload), "an upload is not there after its parts were sent")
     return "neither listed nor read"
 
 
 def _completed(ground: _Ground) -> str:
     upload = ground.upload("a")
-    require(complete(ground.bucket, upload), "an upload could not be completed")
-    abort(ground.bucket, upload)
-    require(ground.data("a") == b"probe" and is_visible(ground.bucket, upload), "an abort has changed a visible object")
-    require(complete(ground.bucket, upload), "a second completion does not count as done")
-    remove_keys(ground.bucket, ground.place, [upload.key])
+    require(ground.bucket.complete(upload), "an upload could not be completed")
+    ground.bucket.abort(upload)
+    require(ground.data("a") == b"probe" and ground.bucket.is_visible(upload), "an abort has changed a visible object")
+    require(ground.bucket.complete(upload), "a second completion does not count as done")
+    ground.bucket.remove(ground.place, {upload.key: ""})
     with suppress(ConflictError):
-        require(not complete(ground.bucket, upload), "an upload was completed again, after its object was removed")
+        require(not ground.bucket.complete(upload), "an upload was completed again, after its object was removed")
     require(ground.data("a") is None, "a second completion has brought a removed object back")
     return "the object stayed as it was"
-
-
-def _copied_range(ground: _Ground) -> str:
-    version = ground.create("a", b"0123456789")
-    client, bucket = ground.bucket.client, ground.bucket
-
-    def copied(name: str, version: str) -> StagedUpload:
-        planned = ground.upload(name)
-        with bucket.raising("copy from", ground.path("a")):
-            client.upload_part_copy(
-                **planned.named,
-                Bucket=bucket.name,
-                PartNumber=1,
-                CopySource={"Bucket": bucket.name, "Key": bucket.key(ground.path("a"))},
-                CopySourceRange="bytes=2-5",
-                CopySourceIfMatch=version,
-            )
-        return planned
-
-    with bucket.raising("look at the upload of", ground.path("b")):
-        planned = copied("b", version)
-        parts = client.list_parts(Bucket=bucket.name, **planned.named)["Parts"]
-        tags: list[Any] = [{"PartNumber": 1, "ETag": parts[0]["ETag"]}]
-        client.complete_multipart_upload(Bucket=bucket.name, MultipartUpload={"Parts": tags}, **planned.named)
-    require(ground.data("b") == b"2345", "a range was copied, and its bytes are others")
-    ground.replace("a", version, b"abcdefghij")
-    require_conflict(partial(copied, "c", version), "it copies from an object that has changed")
-    return "4 bytes copied; a stale version refused"
 
 
 def _listing(ground: _Ground) -> str:
     ground.create("0", b"")
     for number in range(1, ROUNDS + 1):
         upload = ground.upload(number)
-        complete(ground.bucket, upload)
+        ground.bucket.complete(upload)
         require(ground.names() == ["0", str(number)], "an upload that was completed is not listed")
-        remove_keys(ground.bucket, ground.place, [upload.key])
+        ground.bucket.remove(ground.place, {upload.key: ""})
         require(ground.names() == ["0"], "an object that was removed is listed")
     return f"{2 * ROUNDS} changes, each listed at once"
 

@@ -1,13 +1,9 @@
-"""The connection to a bucket: its options, its client, errors, and conditional requests with their retries.
+"""The connection to S3: the options of a bucket, its client, and what errors say.
 
 The properties of Hadoop's S3A say how a bucket is reached (Hadoop's "Connecting to an Amazon S3 Bucket" and
 "Troubleshooting S3A"). A property of one bucket, `fs.s3a.bucket.BUCKET.NAME`, wins over `fs.s3a.NAME`. A property that
 changes how objects are read or written, and is not known here, is refused by its name: going on without it would fail
 later, or write objects that readers cannot read.
-
-Small objects are made only if absent, replaced only if unchanged. A request whose answer is lost is repeated, by boto3
-or here; the condition then fails because of our own first request. So after each failed condition the object is read:
-if it holds the contents that we wrote, the request was carried out. So contents have to be unique to one request.
 """
 
 from __future__ import annotations
@@ -15,11 +11,9 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from email.utils import parsedate_to_datetime
 from enum import Enum
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -45,11 +39,11 @@ from botocore.exceptions import (
 from botocore.exceptions import ConnectionError as BotoConnectionError
 from botocore.parsers import ResponseParserError
 from botocore.session import Session as CoreSession
-from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_exponential
 from urllib3.exceptions import HTTPError
 
-from acidlib.errors import AcidError, ConflictError, CorruptError, MissingError, RefusedError, RetryError
-from acidlib.stores.filesystem import UnreachableServers, permission_missing, require_small
+from acidlib.errors import AcidError, CorruptError, MissingError, RefusedError, RetryError
+from acidlib.stores.buckets.bucket import ChangedError, UnderWayError, UploadGoneError
+from acidlib.stores.filesystem import permission_missing
 from acidlib.wording import parse_duration, parse_flag
 
 if TYPE_CHECKING:
@@ -106,7 +100,7 @@ _ENCRYPTION = {"AES256": "AES256", "SSE-S3": "AES256", "SSE-KMS": "aws:kms", "DS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BucketOptions:
+class S3Options:
     """The options of the connection to one bucket. Picklable; its secrets are never printed.
 
     endpoint    with its scheme; None for that of the region
@@ -156,7 +150,7 @@ _AMAZON_REGION = re.compile(r"s3[.-](?:fips\.)?(?:dualstack\.)?([a-z]{2}(?:-[a-z
 """The region in an endpoint of Amazon S3; one of PrivateLink is `bucket.vpce-ID.s3.REGION.vpce.amazonaws.com`."""
 
 
-def bucket_options(bucket: str, properties: Mapping[str, str]) -> BucketOptions:
+def s3_options(bucket: str, properties: Mapping[str, str]) -> S3Options:
     """Return the options of a bucket by Hadoop's properties. RefusedError names a property that is not understood."""
     if bucket.endswith(DIRECTORY_BUCKET):
         raise RefusedError(f"Cannot use {bucket}: it is a directory bucket, and these are not supported")
@@ -179,7 +173,7 @@ def bucket_options(bucket: str, properties: Mapping[str, str]) -> BucketOptions:
             region = named[1]
         elif not _AMAZON.search(endpoint):  # for other servers any does, if all clients use the same
             region = "us-east-1"
-    return BucketOptions(
+    return S3Options(
         bucket=bucket,
         credentials=credentials,
         access_key=access,
@@ -305,11 +299,7 @@ def _creation_arguments(own: _BucketProperties) -> tuple[tuple[str, str], ...]:
     return tuple(sorted(arguments.items()))
 
 
-_PATH = re.compile(r"s3[an]?://([^/]+)(?:/(.*))?", re.DOTALL)
 _CLIENTS = 16
-_TRIES = 3
-_SHORT = ("list", "look at")
-"""Actions that take a server no time."""
 _REQUIRED_FIELDS = {
     "CompleteMultipartUpload": "ETag",
     "CreateMultipartUpload": "UploadId",
@@ -337,97 +327,14 @@ def _forked() -> None:
 os.register_at_fork(after_in_child=_forked)
 
 
-class Bucket:
-    """The connection to one bucket. It may be pickled and forked: each process makes a client of its own."""
-
-    __slots__ = ("_unreachable", "options")
-
-    def __init__(self, options: BucketOptions, unreachable: UnreachableServers | None = None) -> None:
-        self.options = options
-        self._unreachable = unreachable
-
-    @property
-    def name(self) -> str:
-        """The bucket's name."""
-        return self.options.bucket
-
-    @property
-    def client(self) -> S3Client:
-        """The client of this process; threads share it."""
-        with _making:
-            return _client(self.options, os.getpid())
-
-    def key(self, path: str) -> str:
-        """Return the key of a path, without a slash at its end; empty for the bucket. RefusedError in another one."""
-        parsed = _PATH.fullmatch(path)
-        if parsed is None or parsed[1] != self.name:
-            raise RefusedError(f"Cannot use {path}: it does not lie in the bucket {self.name}")
-        return (parsed[2] or "").strip("/")
-
-    def path(self, key: str) -> str:
-        """Return the path of a key."""
-        return f"s3a://{self.name}/{key}"
-
-    @contextmanager
-    def raising(self, action: str, path: str, *, missing: type[AcidError] = CorruptError) -> Iterator[None]:
-        """Guard a block; an error of boto3 in it becomes our own for a failed `action` on `path`.
-
-        Fail at once for a server that this run has waited for in vain a moment ago.
-        """
-        where, server = self.options.shown, self.options.endpoint or f"the region {self.options.region}"
-        reason = None if self._unreachable is None else self._unreachable.reason(server)
-        if reason is not None:
-            raise _unreachable_error(f"Cannot {action} {path}:", where, reason)
-        try:
-            yield
-        except (ClientError, BotoCoreError, HTTPError, OSError, RecursionError) as error:
-            # an answer may take its time where a part is copied or an upload completed
-            unanswered = unanswered_reason(error, is_short=action in _SHORT)
-            if self._unreachable is not None and unanswered is not None:
-                self._unreachable.note(server, unanswered)
-            raise s3_acid_error(error, action, path, where=where, user=self.options.user, missing=missing) from error
-
-    def head(self, path: str) -> Any | None:
-        """Return length, time and metadata of the object at a path; None without one.
-
-        The answer has no body, so an error has no reason: a listing is requested then, whose error has one.
-        """
-        with self.raising("look at", path):
-            try:
-                return self.client.head_object(Bucket=self.name, Key=self.key(path))
-            except ClientError as error:
-                if is_missing(error):
-                    return None
-                if code_of(error).isdecimal():  # a status alone, as the answer to a HEAD has no body
-                    self.client.list_objects_v2(Bucket=self.name, Prefix=self.key(path), MaxKeys=1)
-                raise
-
-    def get(self, path: str, **more: Any) -> tuple[Any, bytes]:
-        """Return an answer and the bytes of an object, repeated when the connection breaks amid the bytes.
-
-        boto3 itself repeats requests that fail before them. CorruptError for an object without a `Range` that is larger
-        than a control file can be.
-        """
-        tries = 0
-        while True:
-            answer = self.client.get_object(Bucket=self.name, Key=self.key(path), **more)
-            if "Range" not in more:
-                require_small(path, answer["ContentLength"])
-            try:
-                return answer, answer["Body"].read()
-            except BROKEN_OFF:
-                tries += 1
-                if tries == _TRIES:
-                    raise
-
-    @property
-    def creation_arguments(self) -> dict[str, Any]:
-        """Arguments of every request that makes an object."""
-        return dict(self.options.creation)
+def client_of(options: S3Options, process: int) -> S3Client:
+    """Return the client of a process, which its threads share."""
+    with _making:
+        return _client(options, process)
 
 
 @lru_cache(maxsize=_CLIENTS)
-def _client(options: BucketOptions, process: int) -> S3Client:
+def _client(options: S3Options, process: int) -> S3Client:
     """Return a client for one process: a fork must not use the connections of its parent."""
     del process
     unsigned = options.credentials == (Credentials.NONE,)
@@ -457,13 +364,13 @@ def _require_s3(model: Any, http_response: Any, parsed: dict[str, Any], **_: Any
         raise NotS3Error(lacking=lacking)
 
 
-def _region(options: BucketOptions) -> str | None:
+def _region(options: S3Options) -> str | None:
     if options.region:
         return options.region
     return boto3.Session().region_name or "us-east-1"
 
 
-def _session(options: BucketOptions) -> boto3.Session:
+def _session(options: S3Options) -> boto3.Session:
     """Return a session with the first credentials that there are, in the order of the options."""
     for kind in options.credentials:
         if kind is Credentials.GIVEN:
@@ -481,7 +388,7 @@ def _session(options: BucketOptions) -> boto3.Session:
     return boto3.Session()  # its first request says that there are no keys
 
 
-def _with_keys(options: BucketOptions) -> boto3.Session:
+def _with_keys(options: S3Options) -> boto3.Session:
     return boto3.Session(
         aws_access_key_id=options.access_key,
         aws_secret_access_key=options.secret_key,
@@ -489,7 +396,7 @@ def _with_keys(options: BucketOptions) -> boto3.Session:
     )
 
 
-def _with_role(options: BucketOptions) -> boto3.Session:
+def _with_role(options: S3Options) -> boto3.Session:
     """Return a session with the keys of a role, renewed before they run out."""
     base = _with_keys(options) if options.access_key else boto3.Session()
     sts = base.client("sts", region_name=_region(options), endpoint_url=options.role_endpoint)
@@ -547,18 +454,6 @@ class NotS3Error(BotoCoreError):
     """The answer lacks a field that every server of S3 gives: another kind of server, or a proxy, gave it."""
 
     fmt = "it did not answer as a server of S3 does: {lacking} is not in the answer"
-
-
-class ChangedError(ConflictError):
-    """A condition of a request did not hold: the object has changed, or is there already."""
-
-
-class UploadGoneError(RetryError):
-    """An upload was aborted, or completed, by another program: a new one may succeed."""
-
-
-class UnderWayError(ChangedError):
-    """Another request for the object was under way: whether the condition holds is not known."""
 
 
 def code_of(error: ClientError) -> str:
@@ -666,11 +561,12 @@ def _without_answer(error: Exception, start: str, where: str) -> AcidError:
     if isinstance(error, IncompleteReadError | ResponseStreamingError):
         return RetryError(f"{start} answers of {where} broke off several times")
     if isinstance(error, BotoConnectionError | HTTPClientError | HTTPError | OSError):
-        return _unreachable_error(start, where, unanswered_reason(error, is_short=True) or first_line)
+        return unreachable_error(start, where, unanswered_reason(error, is_short=True) or first_line)
     return RetryError(f"{start} of {first_line}")
 
 
-def _unreachable_error(start: str, where: str, reason: str) -> RetryError:
+def unreachable_error(start: str, where: str, reason: str) -> RetryError:
+    """Return the error for a server that does not answer; `start` is "Cannot list PATH:"."""
     return RetryError(f"{start} {where} cannot be reached, or went away ({reason})")
 
 
@@ -686,79 +582,6 @@ def unanswered_reason(error: Exception, *, is_short: bool) -> str | None:
     return "no answer in time" if is_short and isinstance(error, ReadTimeoutError) else None
 
 
-CONFLICT_TRIES = stop_after_attempt(4)
-CONFLICT_PAUSES = wait_exponential(multiplier=0.1)
-"""Tries of a request that another one under way has stopped; the pauses between them are 0.1, 0.2 and 0.4 s."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SmallObject:
-    """A small object as it was read.
-
-    version   its ETag
-    modified  seconds since the epoch by the store's clock, whole ones
-    now       the time of the read, by the same clock
-    """
-
-    data: bytes
-    version: str
-    modified: float
-    now: float
-    metadata: dict[str, str]
-
-
-def read_object(bucket: Bucket, path: str) -> SmallObject | None:
-    """Return the object at a path; None when there is none."""
-    try:
-        with bucket.raising("read", path, missing=_AbsentError):
-            answer, data = bucket.get(path)
-    except _AbsentError:
-        return None
-    header = answer["ResponseMetadata"]["HTTPHeaders"].get("date")
-    if header is None:
-        raise RetryError("Cannot tell the time of the store: its answers have no Date")
-    return SmallObject(
-        data=data,
-        version=answer["ETag"],
-        modified=seconds(answer["LastModified"]),
-        now=parsedate_to_datetime(header).timestamp(),
-        metadata=answer.get("Metadata", {}),
-    )
-
-
-def create_object(bucket: Bucket, path: str, data: bytes) -> str:
-    """Make an object whose contents are unique, and return its version; ChangedError when there is another one."""
-    return _put(bucket, path, data, {"IfNoneMatch": "*"})
-
-
-def replace_object(bucket: Bucket, path: str, version: str, data: bytes, metadata: dict[str, str] | None = None) -> str:
-    """Replace an object of this version by unique contents; ChangedError when it has changed or is gone."""
-    return _put(bucket, path, data, {"IfMatch": version, "Metadata": metadata or {}})
-
-
 def seconds(modified: datetime) -> float:
     """Return a time of the store in whole seconds since the epoch: in some, listings are finer than other answers."""
     return float(int(modified.timestamp()))
-
-
-@retry(retry=retry_if_exception_type(UnderWayError), stop=CONFLICT_TRIES, wait=CONFLICT_PAUSES, reraise=True)
-def _put(bucket: Bucket, path: str, data: bytes, condition: dict[str, Any]) -> str:
-    """Make a conditional request; return the object's version, or raise why it was not carried out.
-
-    While another request is under way the condition is not looked at, so the request is sent again a few times (AWS,
-    "conditional writes": 409 ConditionalRequestConflict).
-    """
-    try:
-        with bucket.raising("write", path, missing=ChangedError):
-            return bucket.client.put_object(
-                Bucket=bucket.name, Key=bucket.key(path), Body=data, **condition, **bucket.creation_arguments
-            )["ETag"]
-    except (ChangedError, RetryError):
-        current = read_object(bucket, path)
-        if current is not None and current.data == data:
-            return current.version
-        raise
-
-
-class _AbsentError(ConflictError):
-    """There is no such object."""

@@ -17,10 +17,12 @@ from botocore.exceptions import ClientError, EndpointConnectionError
 from acidlib.errors import ConflictError, CorruptError, RefusedError, RetryError
 from acidlib.location import parse_location
 from acidlib.model.uploads import Part, StagedUpload
-from acidlib.stores.buckets import store
-from acidlib.stores.buckets.files import complete
-from acidlib.stores.buckets.store import S3Stage, S3Store, StagingRecord, StagingState, UploadPublication
-from acidlib.stores.s3.client import Bucket, bucket_options
+from acidlib.stores.buckets import record, stage
+from acidlib.stores.buckets.record import StagingRecord, StagingState, UploadPublication
+from acidlib.stores.buckets.stage import BucketStage
+from acidlib.stores.buckets.store import BucketStore
+from acidlib.stores.s3.bucket import S3Bucket
+from acidlib.stores.s3.client import s3_options
 from acidlib.stores.store import StagedDirectory
 
 RECORD = StagingRecord(
@@ -66,13 +68,13 @@ def test_what_this_version_does_not_understand_is_corrupt(change: dict[str, Any]
         StagingRecord.decode(RECORD.staging, b"{", "e")
 
 
-class Served(Bucket):
+class Served(S3Bucket):
     """A bucket whose requests another object answers."""
 
     __slots__ = ("_served",)
 
     def __init__(self, client: Any) -> None:
-        super().__init__(bucket_options("b", {}))
+        super().__init__(s3_options("b", {}))
         self._served = client
 
     @property
@@ -111,10 +113,10 @@ def test_uploads_that_are_noted_nowhere_are_aborted(part: int, error: BaseExcept
             if is_away:
                 raise EndpointConnectionError(endpoint_url="http://x")
 
-    stage = S3Stage(Served(Client()), parse_location("s3a://b/t"), RECORD)
+    staged = BucketStage(Served(Client()), parse_location("s3a://b/t"), RECORD)
     kind = RetryError if isinstance(error, ClientError) else KeyboardInterrupt
     with pytest.raises(kind):
-        stage._sealed([StagedDirectory(name="base_5", files={})], (), hidden=False)
+        staged._sealed([StagedDirectory(name="base_5", files={})], (), hidden=False)
     assert len(begun) == part
     assert aborted == {f"of {key}" for key in begun}
 
@@ -155,7 +157,7 @@ def test_only_a_run_that_has_recorded_something_is_in_the_way(
         def put_object(self, **_: Any) -> None:
             raise answer
 
-    opened = S3Store(Served(Client()))
+    opened = BucketStore(Served(Client()))
     with pytest.raises(ConflictError, match="has just recorded") if is_conflict else nullcontext():
         opened.revoke_others(parse_location("s3a://b/t"))
     assert seen[-1] is there
@@ -180,7 +182,7 @@ def test_a_completion_that_meets_another_request_is_tried_again_after_a_pause(
     monkeypatch.setattr("tenacity.nap.time.sleep", pauses.append)
     (upload,) = RECORD.publication.uploads if RECORD.publication else ()
     with nullcontext() if is_completed else pytest.raises(RetryError, match="calls it a conflict"):
-        assert complete(Served(Client()), upload)
+        assert Served(Client()).complete(upload)
     assert pauses == [0.1, 0.2, 0.4][:conflicts]
 
 
@@ -223,28 +225,28 @@ def test_more_than_dead_runs_leave_is_refused(monkeypatch: pytest.MonkeyPatch) -
     """Each upload that is named costs requests, and each record is read several times in a run."""
     limits = {"MAX_STAGES": 3, "MAX_RECORD_BYTES": 3 * len(RECORD.encode()), "MAX_UPLOADS": 2}
     for name, most in limits.items():
-        monkeypatch.setattr(store, name, most)
-    assert len(S3Store(Served(Forged(RECORD, RECORD, STAGED))).unfinished(PLACE)) == 2
-    assert S3Store(Served(Forged(STAGED, STAGED, STAGED))).unfinished(PLACE) == ()
+        monkeypatch.setattr(record, name, most)
+    assert len(BucketStore(Served(Forged(RECORD, RECORD, STAGED))).unfinished(PLACE)) == 2
+    assert BucketStore(Served(Forged(STAGED, STAGED, STAGED))).unfinished(PLACE) == ()
     two = replace(RECORD, publication=replace(PUBLICATION, uploads=PUBLICATION.uploads * 2))
     long = replace(STAGED, owner="o" * 4 * len(RECORD.encode()))
     for marks in ((STAGED,) * 4, (RECORD, two), (long,)):
         client = Forged(*marks)
         with pytest.raises(RefusedError, match="than dead runs leave"):
-            S3Store(Served(client)).unfinished(PLACE)
+            BucketStore(Served(client)).unfinished(PLACE)
         assert not client.asked
 
 
 def test_a_record_without_uploads_is_corrupt() -> None:
     mark = replace(RECORD, publication=replace(PUBLICATION, uploads=()))
     with pytest.raises(CorruptError, match="it completes no upload"):
-        S3Store(Served(Forged(mark))).unfinished(PLACE)
+        BucketStore(Served(Forged(mark))).unfinished(PLACE)
 
 
 def test_a_record_counts_only_if_its_inputs_explain_its_results() -> None:
     client = Forged(RECORD)
     with pytest.raises(CorruptError, match="no input of base_5 has so high a write id"):
-        S3Store(Served(client)).roll_forward(PLACE)
+        BucketStore(Served(client)).roll_forward(PLACE)
     assert not client.asked
 
 
@@ -252,6 +254,6 @@ def test_a_record_counts_only_if_its_inputs_explain_its_results() -> None:
 def test_an_upload_list_names_a_few(uploads: int, aborted: int) -> None:
     listed = json.dumps([["t/base_5/f", "id"]] * uploads).encode()
     client = Forged(STAGED, lists={"t/_tmp_0/_acidlib_staging.upload.x": listed})
-    store.remove_staging(Served(client), "s3a://b/t/_tmp_0")
+    stage.remove_staging(Served(client), "s3a://b/t/_tmp_0")
     assert client.asked.count("abort_multipart_upload") == aborted
     assert client.asked.count("delete_objects") == 2

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError, RetryError, UnknownOutcomeError
-from acidlib.stores.buckets.store import S3Store
+from acidlib.stores.buckets.store import BucketStore
 from acidlib.stores.filesystem import RenameFileSystem
 from acidlib.stores.renaming.local import LocalFileSystem
 from acidlib.stores.renaming.store import RenameStage, RenameStore
@@ -502,6 +502,6 @@ def test_the_first_error_is_told_when_the_name_node_goes_away_with_it(place: Pat
 
 
 def test_a_bucket_takes_nothing_back() -> None:
-    store: Any = S3Store(None)  # type: ignore[arg-type] # nothing is asked of it
+    store: Any = BucketStore(None)  # type: ignore[arg-type] # nothing is asked of it
     with pytest.raises(RefusedError, match="nothing can be renamed in a bucket"):
         store.require_taking_back("s3a://b/t")

@@ -10,31 +10,27 @@ import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError, HTTPClientError, NoCredentialsError
 
 from acidlib.errors import AcidError, ConflictError, CorruptError, MissingError, RefusedError, RetryError
+from acidlib.stores.buckets import bucket as conditional
+from acidlib.stores.buckets.bucket import ChangedError, SmallObject, UnderWayError, UploadGoneError, create_object
 from acidlib.stores.filesystem import UnreachableServers
-from acidlib.stores.s3 import client as conditional
+from acidlib.stores.s3.bucket import S3Bucket
 from acidlib.stores.s3.client import (
-    Bucket,
-    BucketOptions,
-    ChangedError,
     Credentials,
-    SmallObject,
-    UnderWayError,
-    UploadGoneError,
-    bucket_options,
-    create_object,
+    S3Options,
     s3_acid_error,
+    s3_options,
     with_stored_keys,
 )
 
 KEYS = {"fs.s3a.access.key": "public", "fs.s3a.secret.key": "hidden"}
 
 
-def options(**properties: str) -> BucketOptions:
-    return bucket_options("b", {name.replace("__", "-").replace("_", "."): text for name, text in properties.items()})
+def options(**properties: str) -> S3Options:
+    return s3_options("b", {name.replace("__", "-").replace("_", "."): text for name, text in properties.items()})
 
 
 def test_a_property_of_the_bucket_wins() -> None:
-    found = bucket_options("b", KEYS | {"fs.s3a.bucket.b.access.key": "own", "fs.s3a.bucket.c.access.key": "another's"})
+    found = s3_options("b", KEYS | {"fs.s3a.bucket.b.access.key": "own", "fs.s3a.bucket.c.access.key": "another's"})
     assert (found.access_key, found.secret_key) == ("own", "hidden")
 
 
@@ -84,16 +80,16 @@ def test_the_endpoint_has_a_scheme_and_a_region(endpoint: str, ssl: str, shown: 
     ],
 )
 def test_where_keys_come_from(providers: str, has_keys: bool, tried: tuple[Credentials, ...], unknown: str) -> None:
-    found = bucket_options("b", {"fs.s3a.aws.credentials.provider": providers} | (KEYS if has_keys else {}))
+    found = s3_options("b", {"fs.s3a.aws.credentials.provider": providers} | (KEYS if has_keys else {}))
     assert (found.credentials, found.unknown_provider) == (tried, unknown)
 
 
 def test_a_role_is_assumed_with_its_arn_only() -> None:
     provider = {"fs.s3a.aws.credentials.provider": "org.apache.hadoop.fs.s3a.auth.AssumedRoleCredentialProvider"}
-    found = bucket_options("b", provider | {"fs.s3a.assumed.role.arn": "arn:aws:iam::1:role/r"})
+    found = s3_options("b", provider | {"fs.s3a.assumed.role.arn": "arn:aws:iam::1:role/r"})
     assert (found.credentials, found.role) == ((Credentials.ROLE,), "arn:aws:iam::1:role/r")
     with pytest.raises(RefusedError, match=r"fs\.s3a\.assumed\.role\.arn names none"):
-        bucket_options("b", provider)
+        s3_options("b", provider)
 
 
 def test_keys_in_credential_providers_win_and_those_of_the_bucket_before_all() -> None:
@@ -113,7 +109,7 @@ def test_keys_in_credential_providers_win_and_those_of_the_bucket_before_all() -
         "fs.s3a.security.credential.provider.path": "jceks://all",
         "fs.s3a.bucket.b.security.credential.provider.path": "jceks://b",
     }
-    found = bucket_options("b", with_stored_keys("b", KEYS | paths, stored))
+    found = s3_options("b", with_stored_keys("b", KEYS | paths, stored))
     assert (found.access_key, found.secret_key, found.endpoint) == ("kept", "of b", None)
     assert found.credentials == (Credentials.GIVEN,)
     # nobody is asked where there are no providers
@@ -151,7 +147,7 @@ def test_what_objects_are_made_with() -> None:
 )
 def test_what_is_not_understood_is_refused_by_its_name(name: str, text: str) -> None:
     with pytest.raises(RefusedError) as refused:
-        bucket_options("b", {name: text})
+        s3_options("b", {name: text})
     assert name in str(refused.value) or "secret.key" in str(refused.value)
 
 
@@ -164,11 +160,11 @@ def test_how_long_an_answer_is_waited_for(text: str, seconds: float) -> None:
 
 def test_a_directory_bucket_is_refused() -> None:
     with pytest.raises(RefusedError, match="directory bucket"):
-        bucket_options("x--use1-az4--x-s3", {})
+        s3_options("x--use1-az4--x-s3", {})
 
 
 def test_options_travel_and_show_no_secret() -> None:
-    found = bucket_options("b", KEYS | {"fs.s3a.session.token": "hidden too"})
+    found = s3_options("b", KEYS | {"fs.s3a.session.token": "hidden too"})
     assert "hidden" not in repr(found)
     assert pickle.loads(pickle.dumps(found)) == found
 
@@ -248,7 +244,7 @@ def test_only_an_answer_that_says_nothing_is_asked_for_again(
     ends: type[ConflictError] | None,
 ) -> None:
     requests = []
-    found = None if there is None else SmallObject(data=there, version="v", modified=0, now=0, metadata={})
+    found = None if there is None else SmallObject(data=there, version="v", modified=0, now=0, origin="")
 
     class Client:
         @staticmethod
@@ -258,11 +254,11 @@ def test_only_an_answer_that_says_nothing_is_asked_for_again(
                 raise refused[len(requests) - 1]("no")
             return {"ETag": "v"}
 
-    monkeypatch.setattr(Bucket, "client", Client)
+    monkeypatch.setattr(S3Bucket, "client", Client)
     monkeypatch.setattr(conditional, "read_object", lambda bucket, path: found)
     pauses: list[float] = []
     monkeypatch.setattr("tenacity.nap.time.sleep", pauses.append)
-    bucket = Bucket(bucket_options("b", {}))
+    bucket = S3Bucket(s3_options("b", {}))
     if ends is None:
         assert create_object(bucket, "s3a://b/c", b"ours") == "v"
     else:
@@ -275,7 +271,7 @@ def test_only_an_answer_that_says_nothing_is_asked_for_again(
 
 def test_a_server_that_a_run_waited_for_in_vain_gets_no_request() -> None:
     unreachable = UnreachableServers(lambda: 0.0)
-    bucket = Bucket(options(fs_s3a_endpoint="http://minio:9000"), unreachable)
+    bucket = S3Bucket(options(fs_s3a_endpoint="http://minio:9000"), unreachable)
     unreachable.note("http://minio:9000", "no connection in time")
     expected = "Cannot read s3a://b/x: b at http://minio:9000 cannot be reached, or went away (no connection in time)"
     with pytest.raises(RetryError, match=f"^{re.escape(expected)}$"), bucket.raising("read", "s3a://b/x"):
