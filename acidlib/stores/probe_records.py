@@ -80,7 +80,7 @@ def require_probe(stores: Stores, location: Location, *, table: Location | None 
         own = own.parent
     record = last_probe(stores, location, outside=(own,) if table is None else (own, table))
     if record is None:
-        why = f"no probe of {location.authority} is recorded above the table"
+        why = f"no probe of {location.authority or 'this store'} is recorded above the table"
     elif lacking := unproven(store, record):
         why = f"the probe of {record.location} has not shown {', '.join(lacking)}"
     else:

@@ -17,8 +17,8 @@ from acidlib.errors import ConflictError, CorruptError, RefusedError
 
 Raced = TypeVar("Raced")
 
-RACERS, ROUNDS = 6, 10
-"""Threads that race for one name, and how often."""
+RACERS, ROUNDS, FEW_ROUNDS = 6, 10, 3
+"""Threads that race for one name, and how often; with calls that write bytes less often."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,5 +86,6 @@ def require(is_kept: object, what: str) -> None:
         raise BrokenPromiseError(what)
 
 
-RACES = f"{ROUNDS} races of {RACERS}: one winner each"
-"""What is seen where all races end well."""
+def races(rounds: int = ROUNDS) -> str:
+    """Return what was seen where all races ended well."""
+    return f"{rounds} races of {RACERS}: one winner each"

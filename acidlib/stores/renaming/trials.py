@@ -14,12 +14,13 @@ from acidlib.location import Location, parse_location
 from acidlib.processes import process_identity
 from acidlib.stores.filesystem import RenameFileSystem, try_to_rename
 from acidlib.stores.promises import (
+    FEW_ROUNDS,
     RACERS,
-    RACES,
     ROUNDS,
     BrokenPromiseError,
     Promise,
     race,
+    races,
     require,
     require_conflict,
     winner,
@@ -116,7 +117,7 @@ def renaming_promises(fs: RenameFileSystem) -> tuple[Promise, ...]:
 
 def _make_source(fs: RenameFileSystem, path: str, file: str = "file") -> None:
     fs.make_directory(path)
-    fs.create(f"{path}/{file}", path.encode(), durable=False)
+    fs.create(f"{path}/{file}", b"", durable=False)  # without bytes no data node is waited for
 
 
 def _names(fs: RenameFileSystem, path: str) -> list[str]:
@@ -146,7 +147,7 @@ def _rename_refuses(fs: RenameFileSystem, place: str) -> str:
     fs.rename_noreplace(source, f"{place}/free")
     is_whole = not fs.exists(source) and fs.exists(f"{place}/free/file")
     require(is_whole, "a directory was renamed, and is not there as a whole")
-    return "a file, a full and an empty directory kept their names"
+    return "a file, a full and an empty directory stayed"
 
 
 def _create_refuses(fs: RenameFileSystem, place: str) -> str:
@@ -172,7 +173,7 @@ def _one_name(fs: RenameFileSystem, place: str) -> str:
         require(_names(fs, target) == [f"of{won}"], "the directory under the name is not the winner's")
         kept = [racer for racer, source in enumerate(sources) if fs.exists(f"{source}/of{racer}")]
         require(kept == [racer for racer in range(RACERS) if racer != won], "a rename failed, and its source is gone")
-    return RACES
+    return races()
 
 
 def _one_source(fs: RenameFileSystem, place: str) -> str:
@@ -183,7 +184,7 @@ def _one_source(fs: RenameFileSystem, place: str) -> str:
         won = winner([_rename(fs, source, target) for target in targets], "renames of one directory succeeded")
         there = [racer for racer, target in enumerate(targets) if fs.exists(f"{target}/file")]
         require(there == [won] and not fs.exists(source), "the directory is not where the winner has put it")
-    return RACES
+    return races()
 
 
 def _whole(fs: RenameFileSystem, place: str) -> str:
@@ -232,13 +233,13 @@ def _repeated_rename(fs: RenameFileSystem, place: str) -> str:
 
 
 def _one_creator(fs: RenameFileSystem, place: str) -> str:
-    for number in range(ROUNDS):
+    for number in range(FEW_ROUNDS):
         path = f"{place}/file{number}"
         calls = [partial(fs.create, path, b"%d" % racer, durable=False) for racer in range(RACERS)]
         won = winner(calls, "created one file")
         require(fs.read(path) == b"%d" % won, "the file is not the winner's")
         winner([partial(fs.make_directory, f"{place}/directory{number}")] * RACERS, "made one directory")
-    return RACES
+    return races(FEW_ROUNDS)
 
 
 def _empty_directory(fs: RenameFileSystem, place: str) -> str:
@@ -259,7 +260,7 @@ def _empty_directory(fs: RenameFileSystem, place: str) -> str:
         is_there = fs.exists(f"{path}/file")
         require(is_there is (made is True), "a file was created in a directory that was removed, and is lost")
         require(is_there is (went is not True), "a directory was removed with the file that was created in it")
-    return RACES
+    return races()
 
 
 def _created(fs: RenameFileSystem, path: str) -> bool:
@@ -303,7 +304,7 @@ def _times(fs: RenameFileSystem, place: str) -> str:
 def _claim(fs: RenameFileSystem, place: str) -> str:
     location = parse_location(place)
     of_dead_process = process_identity() and f"{process_identity()}0"
-    for number in range(ROUNDS // 2):
+    for number in range(FEW_ROUNDS):
         with _claimed_by_one(fs, location, f"first{number}") as first:
             if not of_dead_process:
                 continue
@@ -315,7 +316,7 @@ def _claim(fs: RenameFileSystem, place: str) -> str:
             with _claimed_by_one(fs, location, f"second{number}") as second:
                 second.assert_mine()
                 require(not first.renew(), "a run that was taken over has renewed its claim")
-    return RACES.replace(str(ROUNDS), str(ROUNDS // 2), 1)
+    return races(FEW_ROUNDS)
 
 
 @contextmanager
