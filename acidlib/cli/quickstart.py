@@ -56,8 +56,8 @@ TINY = RewriteSettings(copy_bytes=1)
 
 
 _OPENING = """b_part has three partitions, f_abort none. For now they hold only Hive's first transactions: inserts, one
-    of which was rolled back (write id 2 of f_abort). Rows are read by a small reader of this page
-    alone, with pyarrow."""
+    of which was rolled back (write id 2 of f_abort). Rows are read by a small reader of the
+    quickstart's own, with pyarrow."""
 _SCAN = """The initiator applies Hive's thresholds. Hive waits for more than 10 deltas; for these small tables more
     than 1 is enough. This is a dry run: it decides, and queues nothing. W stands for the warehouse."""
 _MINOR = """Hive's rule asks for a major where there is no base yet. A minor, which joins deltas, can be asked for by
@@ -189,6 +189,7 @@ class Quickstart:
         with open_backend(self.where, self.services, self._interpretation()) as backend:
             results: list[CompactionResult] = []
             returned_by(compactions(self.services, backend, run, results.append))
+        results.sort(key=_short)
         self.page.table(
             ("Place", "Result", "Rows in", "Deleted", "Aborted", "Rows out", "Copied", "Rewritten"),
             [

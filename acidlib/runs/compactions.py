@@ -212,9 +212,11 @@ class _RunProgress:
         """Show the number of places, as far as it is known now."""
         if places:
             most = self._run.max_partitions
-            self._places = places if most is None else min(places, most)
+            is_limited = most is not None and most < places
+            self._places = most if most is not None and is_limited else places
             verb = "planning" if self._run.dry_run else "compacting"
-            self._services.progress.start(f"{verb} {plural(self._places, 'place')}", self._places)
+            title = f"{verb}{' up to' * is_limited} {plural(self._places, 'place')}"
+            self._services.progress.start(title, self._places)
 
     def _compaction_ended(self, ended: _Ended) -> None:
         self.compactions += 1

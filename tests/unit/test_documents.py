@@ -19,9 +19,11 @@ from acidlib.cli.launch import JOBS as ALL_JOBS
 from acidlib.cli.launch import log_file
 from acidlib.cli.main import group
 from acidlib.documents import JOBS, JSON, OPTIONS, ROOT, TOML, json_page, options_text, toml_text
+from acidlib.errors import UsageError
 from acidlib.execute.spark_options import split_words
 from acidlib.planning import orc_settings
 from acidlib.report import values
+from acidlib.spark.source_options import source_options
 
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 ARCHITECTURE = ROOT / "docs" / "architecture.md"
@@ -235,6 +237,15 @@ def test_every_extra_of_the_package_is_described() -> None:
     extras = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"])
     rows = re.findall(r"^\| ((?:`\w+`(?:, )?)+) \|", (ROOT / "docs" / "clusters.md").read_text(), flags=re.MULTILINE)
     assert extras == {name for row in rows for name in re.findall(r"\w+", row)}
+
+
+def test_every_option_of_the_format_of_spark_is_described() -> None:
+    with pytest.raises(UsageError, match="hive_acid knows") as raised:
+        source_options({"nosuch": "1"})
+    known = re.search(r"knows (.*), and settings", str(raised.value))
+    assert known is not None
+    section = (ROOT / "docs" / "python.md").read_text().partition("### In Spark")[2].partition("### ")[0]
+    assert {name for name in known[1].split(", ") if f"`{name}`" not in section} == set()
 
 
 def test_properties_of_tables_and_exit_statuses_are_described() -> None:
