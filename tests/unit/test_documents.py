@@ -51,6 +51,7 @@ OF_OTHERS = {
     },
 }
 LONGEST_LINE_OF_CODE = 100
+MOST_WORDS = 26_000
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*[a-z]")
 
@@ -173,6 +174,11 @@ def test_lines_of_code_fit_a_window_of_1280_pixels(document: Path) -> None:
     blocks = re.findall(r"^ *```(\w*)\n(.*?)^ *```", document.read_text(), flags=re.MULTILINE | re.DOTALL)
     code = [line for language, block in blocks if language != "mermaid" for line in block.splitlines()]
     assert [line for line in code if len(line) > LONGEST_LINE_OF_CODE] == []
+
+
+def test_the_documents_are_short_enough_to_be_read() -> None:
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    assert sum(len(page.read_text().split()) for page in pages) <= MOST_WORDS
 
 
 def test_every_page_is_reached_from_the_readme() -> None:
