@@ -1,7 +1,7 @@
 """Texts for people that are made of definitions: `python -m acidlib.documents` writes them into the checkout.
 
 They are conf/acidlib.toml, in docs/options.md the options of the jobs and the settings, in docs/monitoring.md the
-metrics, and in docs/json.md the fields of documents, each between two marks.
+metrics, in docs/json.md the fields of documents, and in docs/stores.md the promises of stores, each between two marks.
 """
 
 import ast
@@ -21,6 +21,7 @@ import click
 from acidlib.cli import launch
 from acidlib.cli.help import OPTION_GROUPS
 from acidlib.config.keys import KEYS, STATUS_KEYS, SettingKey, SettingKind, Spelling
+from acidlib.location import ABFS, HDFS, LOCAL, S3, StoreKind
 from acidlib.model.results import (
     CancellationsDocument,
     ChecksDocument,
@@ -36,10 +37,15 @@ from acidlib.model.results import (
 )
 from acidlib.model.status import StatusDocument
 from acidlib.status.metrics import METRICS
+from acidlib.stores.buckets.store import BucketStore
+from acidlib.stores.promises import Promise
+from acidlib.stores.renaming.abfs_trials import abfs_promises
+from acidlib.stores.renaming.trials import renaming_promises
+from acidlib.stores.s3.bucket import S3Bucket
 
 ROOT = Path(__file__).resolve().parents[1]
 TOML, OPTIONS = ROOT / "conf" / "acidlib.toml", ROOT / "docs" / "options.md"
-MONITORING, JSON = ROOT / "docs" / "monitoring.md", ROOT / "docs" / "json.md"
+MONITORING, JSON, STORES = (ROOT / "docs" / f"{name}.md" for name in ("monitoring", "json", "stores"))
 JOBS: Mapping[str, click.Command] = {job.name: job.load() for job in launch.JOBS}
 DOCUMENTS: Mapping[str, type] = {
     "Every document": RunHead,
@@ -56,6 +62,14 @@ DOCUMENTS: Mapping[str, type] = {
     "Errors": ErrorDocument,
 }
 """What documents have after the head, which all have, by the names of their jobs."""
+_UNOPENED: Any = None
+PROMISES: Mapping[StoreKind, Sequence[Promise]] = {
+    LOCAL: renaming_promises(_UNOPENED),
+    HDFS: renaming_promises(_UNOPENED),
+    ABFS: abfs_promises(_UNOPENED, _UNOPENED),
+    S3: BucketStore(S3Bucket(_UNOPENED)).promises(),
+}
+"""The promises of stores; none is opened for their sentences."""
 _COMPACTIONS = re.compile("major-compact, minor-compact")
 _OFTEN = 3
 """A field that objects of so many types have alike is described once."""
@@ -88,6 +102,11 @@ def monitoring_text(document: str) -> str:
 def json_page(document: str) -> str:
     """Return the text of docs/json.md with its lists made again. ValueError if a section mark is missing."""
     return _with_section(document, "fields", _documents())
+
+
+def stores_page(document: str) -> str:
+    """Return the text of docs/stores.md with its table made again. ValueError if a section mark is missing."""
+    return _with_section(document, "promises", _promise_table())
 
 
 def _with_section(document: str, name: str, lines: Iterable[str]) -> str:
@@ -235,6 +254,20 @@ def _objects_in(hint: Any, *, is_listed: bool = False) -> Iterator[tuple[type, b
         yield from _objects_in(inner, is_listed=is_listed or get_origin(hint) in (tuple, Sequence))
 
 
+def _promise_table() -> Iterator[str]:
+    """Yield a table with a line for each promise, and a column for each store."""
+    names = dict.fromkeys(promise.name for promises in PROMISES.values() for promise in promises)
+    yield f"|Promise|{'|'.join(map(str, PROMISES))}|"
+    yield f"|---|{'---|' * len(PROMISES)}"
+    for name in names:
+        yield f"|{name}|{'|'.join(_promise_cell(name, promises) for promises in PROMISES.values())}|"
+
+
+def _promise_cell(name: str, promises: Sequence[Promise]) -> str:
+    promise = next((promise for promise in promises if promise.name == name), None)
+    return "" if promise is None else "yes" if promise.is_shown else "untried"
+
+
 def _option_lists() -> Iterator[str]:
     """Yield a list for each group of options, as help has them, with a line for each meaning of an option."""
     commands_of: dict[tuple[str, str], list[str]] = {}
@@ -275,3 +308,4 @@ if __name__ == "__main__":
     OPTIONS.write_text(options_text(OPTIONS.read_text(encoding="utf-8")), encoding="utf-8")
     MONITORING.write_text(monitoring_text(MONITORING.read_text(encoding="utf-8")), encoding="utf-8")
     JSON.write_text(json_page(JSON.read_text(encoding="utf-8")), encoding="utf-8")
+    STORES.write_text(stores_page(STORES.read_text(encoding="utf-8")), encoding="utf-8")

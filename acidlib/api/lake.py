@@ -761,7 +761,7 @@ class Lake:
 
         >>> probe = acidlib.connect("none").probe("warehouse")
         >>> probe.ok, [promise.name for promise in probe.promises if promise.state != "holds"]
-        (True, ['sync'])
+        (True, ['synced bytes last'])
         """
         with self._call("probe", progress=progress) as call:
             self._caller.checked()

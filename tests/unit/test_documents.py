@@ -18,9 +18,22 @@ import pytest
 from acidlib.cli.launch import JOBS as ALL_JOBS
 from acidlib.cli.launch import log_file
 from acidlib.cli.main import group
-from acidlib.documents import JOBS, JSON, OPTIONS, ROOT, TOML, json_page, options_text, toml_text
+from acidlib.documents import (
+    JOBS,
+    JSON,
+    OPTIONS,
+    PROMISES,
+    ROOT,
+    STORES,
+    TOML,
+    json_page,
+    options_text,
+    stores_page,
+    toml_text,
+)
 from acidlib.errors import UsageError
 from acidlib.execute.spark_options import split_words
+from acidlib.location import KINDS, VIEWFS
 from acidlib.planning import orc_settings
 from acidlib.report import values
 from acidlib.spark.source_options import source_options
@@ -136,6 +149,11 @@ def test_what_is_made_of_definitions_is_up_to_date() -> None:
     assert TOML.read_text() == toml_text(), why
     assert OPTIONS.read_text() == options_text(OPTIONS.read_text()), why
     assert JSON.read_text() == json_page(JSON.read_text()), why
+    assert STORES.read_text() == stores_page(STORES.read_text()), why
+
+
+def test_the_promises_of_every_kind_of_store_are_told() -> None:
+    assert {*PROMISES, VIEWFS} == set(KINDS.values())
 
 
 def test_every_option_of_every_job_is_in_the_lists() -> None:

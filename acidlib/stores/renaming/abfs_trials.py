@@ -32,31 +32,31 @@ def abfs_promises(fs: RenameFileSystem, container: Container) -> tuple[Promise, 
 
     return (
         Promise(
-            name="namespace",
+            name="hierarchical namespace",
             sentence="The account has a hierarchical namespace: a path has an access control list.",
             trial=tried(_namespace),
             is_quick=True,
         ),
         *(promise for promise in renaming_promises(fs) if promise.name != TIMES),
         Promise(
-            name="transactions",
+            name="renames name transactions",
             sentence="What was renamed names the transaction that did it, by which a lost answer is made up for.",
             trial=tried(_transactions),
             is_quick=True,
         ),
         Promise(
-            name="versions",
+            name="versions are conditions",
             sentence="A condition on the version of a file or directory is kept by renames and reads.",
             trial=tried(_versions),
             is_quick=True,
         ),
         Promise(
-            name="flushes",
+            name="flushes are whole",
             sentence="A file has the bytes of its last flush, all of them and no others.",
             trial=tried(_flushes),
         ),
         Promise(
-            name="sign of life",
+            name="properties move times",
             sentence="A property that is set moves the time of its file, by which a claim is alive.",
             trial=tried(_sign_of_life),
         ),

@@ -28,7 +28,7 @@ from acidlib.stores.promises import (
 from acidlib.stores.renaming.claims import ClaimRecord, RenameClaim, claim
 from acidlib.stores.store import CLAIM
 
-TIMES = "times"
+TIMES = "changes move times"
 """The name of a promise that a store need not keep where `RenameFileSystem.names_changed` is 0."""
 FILES = 100
 """Files in the directory that is renamed while others look at it."""
@@ -50,64 +50,64 @@ def renaming_promises(fs: RenameFileSystem) -> tuple[Promise, ...]:
 
     return (
         Promise(
-            name="rename refuses",
-            sentence="A rename never replaces: not a file, not a directory, not an empty one.",
+            name="renames replace nothing",
+            sentence="A rename never replaces, not even an empty directory.",
             trial=tried(_rename_refuses),
             is_quick=True,
         ),
         Promise(
-            name="create refuses",
-            sentence="A file that exists is not created again, and none in a directory that is gone.",
+            name="creations replace nothing",
+            sentence="No file is created twice, or in a directory that is gone.",
             trial=tried(_create_refuses),
             is_quick=True,
         ),
         Promise(
-            name="one name",
+            name="one rename to a name",
             sentence="Of several renames to one name one succeeds.",
             trial=tried(_one_name),
         ),
         Promise(
-            name="one source",
-            sentence="Of several renames of one directory one succeeds: a run publishes, or another has revoked it.",
+            name="one rename of a directory",
+            sentence="Of several renames of one directory one succeeds.",
             trial=tried(_one_source),
         ),
         Promise(
-            name="whole",
-            sentence="A directory is renamed with all its files at once: nobody sees a part.",
+            name="directories are renamed whole",
+            sentence="A directory is renamed with all its files at once.",
             trial=tried(_whole),
         ),
         Promise(
-            name="repeated rename",
-            sentence="A rename that is repeated after a lost answer finds no source, and harms nothing.",
+            name="repeated renames do no harm",
+            sentence="A rename that is repeated harms nothing.",
             trial=tried(_repeated_rename),
         ),
         Promise(
-            name="one creator",
-            sentence="Of several who create a file, or a directory, one succeeds.",
+            name="one creator of a name",
+            sentence="Of several who create one name one succeeds.",
             trial=tried(_one_creator),
         ),
         Promise(
-            name="empty directory",
-            sentence="Only an empty directory is removed as one, by one of several, and no file in it is lost.",
+            name="only empty directories go",
+            sentence="Only an empty directory is removed as one, by one of several.",
             trial=tried(_empty_directory),
         ),
         Promise(
-            name="listing",
+            name="changes are listed at once",
             sentence="A listing shows each change at once.",
             trial=tried(_listing),
         ),
         Promise(
             name=TIMES,
-            sentence="A name that comes, changes or goes moves the time of its directory.",
+            sentence="Each change moves the time of its directory.",
             trial=tried(_times),
         ),
         Promise(
-            name="claim",
-            sentence="Of several runs one claims a place, and one takes the place of a dead run over.",
+            name="one claim of a place",
+            sentence="One of several runs claims a place, or that of a dead run.",
             trial=tried(_claim),
         ),
         Promise(
-            name="sync",
+            name="synced bytes last",
             sentence="What was synced outlasts a loss of power.",
             trial=tried(_sync),
             is_shown=False,
@@ -147,7 +147,7 @@ def _rename_refuses(fs: RenameFileSystem, place: str) -> str:
     fs.rename_noreplace(source, f"{place}/free")
     is_whole = not fs.exists(source) and fs.exists(f"{place}/free/file")
     require(is_whole, "a directory was renamed, and is not there as a whole")
-    return "a file, a full and an empty directory stayed"
+    return "a file and two directories stayed"
 
 
 def _create_refuses(fs: RenameFileSystem, place: str) -> str:

@@ -305,8 +305,8 @@ class S3Bucket(Bucket):
     def promises(self) -> tuple[Promise, ...]:
         return (
             Promise(
-                name="copied range",
-                sentence="The store copies a range of an object, and none of one that has changed.",
+                name="ranges are copied",
+                sentence="Ranges are copied, and none of an object that has changed.",
                 trial=self._try_copied_range,
             ),
         )

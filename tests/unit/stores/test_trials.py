@@ -30,7 +30,7 @@ def test_a_local_disk_keeps_all(tmp_path: Path) -> None:
     promises = tried(LocalFileSystem(THIS_MACHINE), tmp_path)
     assert len({promise.name for promise in promises}) == len(promises) > 10
     not_held = [promise.name for promise in promises if promise.state is not PromiseState.HOLDS]
-    assert not_held == ["sync"], "only a loss of power shows that"
+    assert not_held == ["synced bytes last"], "only a loss of power shows that"
 
 
 class ReplacingEmpty(LocalFileSystem):
@@ -143,17 +143,17 @@ class Claiming(LocalFileSystem):
 @pytest.mark.parametrize(
     ("kind", "promises"),
     [
-        (ReplacingEmpty, ["rename refuses"]),
-        (Nesting, ["rename refuses", "one name"]),
-        (Late, ["one name", "one source"]),
-        (Copying, ["whole"]),
-        (Agreeing, ["one source", "repeated rename"]),
-        (Overwriting, ["create refuses", "one creator"]),
-        (Reviving, ["create refuses"]),
-        (Sweeping, ["empty directory"]),
-        (Remembering, ["listing"]),
-        (Timeless, ["times"]),
-        (Claiming, ["claim"]),
+        (ReplacingEmpty, ["renames replace nothing"]),
+        (Nesting, ["renames replace nothing", "one rename to a name"]),
+        (Late, ["one rename to a name", "one rename of a directory"]),
+        (Copying, ["directories are renamed whole"]),
+        (Agreeing, ["one rename of a directory", "repeated renames do no harm"]),
+        (Overwriting, ["creations replace nothing", "one creator of a name"]),
+        (Reviving, ["creations replace nothing"]),
+        (Sweeping, ["only empty directories go"]),
+        (Remembering, ["changes are listed at once"]),
+        (Timeless, ["changes move times"]),
+        (Claiming, ["one claim of a place"]),
     ],
 )
 def test_a_broken_promise_is_named(tmp_path: Path, kind: Any, promises: list[str]) -> None:
@@ -171,7 +171,7 @@ class Failing(LocalFileSystem):
 
 def test_a_trial_that_cannot_be_done_is_told_from_a_broken_promise(tmp_path: Path) -> None:
     failed = [promise for promise in tried(Failing(THIS_MACHINE), tmp_path) if promise.state is PromiseState.FAILED]
-    assert ("empty directory", True) in [(promise.name, "no answer" in promise.seen) for promise in failed]
+    assert ("only empty directories go", True) in [(promise.name, "no answer" in promise.seen) for promise in failed]
 
 
 def test_the_folder_goes_also_after_an_interrupt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
