@@ -3,12 +3,11 @@
 A message reads "Cannot X: Y" and names the table, partition, path or transaction. It holds no secret.
 """
 
-from collections.abc import Callable
 from pathlib import Path
 from traceback import extract_tb, format_exception
 from typing import ClassVar
 
-from acidlib.arguments import said
+from acidlib.arguments import Word, said
 from acidlib.masking import masked
 from acidlib.wording import brief
 
@@ -24,21 +23,25 @@ class AcidError(Exception):
     def __init__(self, message: str = "", /) -> None:
         """Keep the message, with its secrets masked, up to the length that results and the queue take.
 
-        What it names by `acidlib.arguments` has the words of the command line, until a door puts its own.
+        What it names by `acidlib.arguments` has the words of the command line in `str(error)`, until a door puts its
+        own. Within another text, as in `f"{error}"`, it stays an argument that the door of that text says.
         """
         self.words = brief(masked(message))
         self.is_callers = False
         super().__init__(said(self.words))
 
-    def put(self, word: Callable[[str], str]) -> None:
+    def put(self, word: Word) -> None:
         """Have the message name arguments in the words of a door, whose caller is to see it."""
         self.args = (said(self.words, word),)
         self.is_callers = True
 
+    def __format__(self, form: str) -> str:
+        return format(str(self) if self.is_callers else self.words, form)
+
     @property
     def reason(self) -> str:
         """The message without its "Cannot X: ", for the message of another error."""
-        text = str(self)
+        text = f"{self}"
         return text.partition(": ")[2] or text
 
     def _render_traceback_(self) -> list[str]:

@@ -64,7 +64,15 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 def closest(name: str, known: Iterable[str]) -> str | None:
     """Return the known name that is most like a name, if one is like it."""
-    return next(iter(get_close_matches(name, list(known), n=1, cutoff=0.8)), None)
+    return next(iter(alike(name, known)), None)
+
+
+def alike(name: str, known: Iterable[str], *, likeness: float = 0.8) -> list[str]:
+    """Return up to three of the known names that are like a name, the likest first.
+
+    likeness  the least ratio of `difflib`
+    """
+    return get_close_matches(name, list(known), cutoff=likeness)
 
 
 def plural(count: int, noun: str, many: str | None = None) -> str:

@@ -106,10 +106,22 @@ _KEYWORDS = {
     "queue-url": "queue",
     "set": "settings",
     "yes": "of_each",
+    "json": "to_dict()",
+    "details": "text_pieces(details=True)",
+    "keytab": "spark.kerberos.keytab",
+    "principal": "spark.kerberos.principal",
+    "verified": "a compaction with verify",
+    "without-dry-run": "a run without dry_run",
+    "cancel": "cancel()",
+    "show": "queue()",
+    "show-blockers": "queue(blockers=True)",
+    "show-place": "files()",
+    "undo": "undo()",
     "insert-only": "table_kind='insert-only'",
     "table-columns": "columns='name type, ...'",
 }
 """What a program writes where that is not the name of the option."""
+_OF_PLANS = {"dry-run": "plan()", "without-dry-run": "compact()"}
 _OF_METASTORES = frozenset({"metastore-uri", "metastore-db", "pool"})
 _OF_LAKES = _OF_METASTORES | {
     *("queue-url", "set", "write-ids", "write-ids-file", "all-committed", "yes", "table-kind", "insert-only"),
@@ -152,8 +164,13 @@ class DirectoryOptions:
             return "acidlib.directory()"
         return "acidlib.connect()" if self.warehouse is None else "acidlib.warehouse()"
 
-    def word(self, name: str) -> str:
-        """Return an argument of messages as a program has it that calls a verb of a lake of them."""
+    def word(self, name: str, *, plans: bool = False) -> str:
+        """Return an argument of texts as a program has it that calls a verb of a lake of them.
+
+        plans  the dry run of the verb is plan()
+        """
+        if plans and name in _OF_PLANS:
+            return _OF_PLANS[name]
         if name == "committed":
             given = "write_ids, write_ids_file" if self.location is not None else "write_ids_file"
             return f"{given} or all_committed of {self.maker}"

@@ -11,10 +11,11 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
 
+from acidlib.arguments import Word, option
 from acidlib.config.settings import Settings
 from acidlib.errors import AcidError
 from acidlib.execute.in_process import open_runner
-from acidlib.execute.stopping import STOPPING
+from acidlib.execute.stopping import LEFT, STOPPING
 from acidlib.execute.task import Runner
 from acidlib.report.notebook import NotebookBar, notebook_display
 from acidlib.report.progress import CalledProgress, LogLines, Progress, Step, TerminalProgress
@@ -79,15 +80,20 @@ class Caller:
         """Return a run of a job that begins now."""
         return Run.of(job, self.machine)
 
-    def progress(self, run: Run, shown: Shown = None) -> Progress:
-        """Return what shows the progress of a run."""
+    def word(self, of_lake: Word) -> Word:
+        """Return what has texts name arguments in the words of the program; `of_lake` has them for a lake's verbs."""
+        return of_lake
+
+    def progress(self, run: Run, shown: Shown = None, *, word: Word = option) -> Progress:
+        """Return what shows the progress of a run, with arguments in the words of the program."""
         if shown is False:
-            return Progress()
+            return Progress(word=word)
         if shown is not None:
-            return CalledProgress(shown)
+            return CalledProgress(shown, word=word)
         if (display := notebook_display()) is not None:
-            return CalledProgress(NotebookBar(display))
-        return TerminalProgress(lines=LogLines(job=run.job, run_id=run.worker_id(socket.gethostname())))
+            return CalledProgress(NotebookBar(display), word=word)
+        lines = LogLines(job=run.job, run_id=run.worker_id(socket.gethostname()))
+        return TerminalProgress(lines=lines, word=word)
 
     def checked(self) -> None:
         """Go on: the arguments of a verb are right, and nothing has been opened yet."""
@@ -97,15 +103,15 @@ class Caller:
         to_file()
 
     @contextmanager
-    def verb(self, word: Callable[[str], str]) -> Iterator[None]:
-        """Carry out a verb, which Ctrl-C stops in order.
-
-        word  returns what the program writes for an argument that an error names
-        """
+    def verb(self, of_lake: Word) -> Iterator[None]:
+        """Carry out a verb, which Ctrl-C stops in order, and whose errors have the words of the program; see `word`."""
         with STOPPING.in_program(lambda text: print(f"{above_bar()}{text}", file=sys.stderr)):
             try:
                 yield
             except AcidError as error:
                 logging.getLogger("acidlib").debug("the way to %s", type(error).__name__, exc_info=error)
-                error.put(word)
+                error.put(self.word(of_lake))
+                raise
+            except KeyboardInterrupt as stop:
+                stop.args = stop.args or (LEFT,)
                 raise

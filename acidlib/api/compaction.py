@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 import uuid
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from threading import get_ident
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from acidlib.api.verb import verb
+from acidlib.arguments import Word, option, said_in
 from acidlib.errors import AcidError, UsageError
 from acidlib.execute.answers import answer_of
 from acidlib.execute.schedule import HandedOut
@@ -45,6 +49,7 @@ class CompactionTask:
     number  its place in the plan
     where   the file that it makes, or of which it makes a part
     length  bytes of its input
+    word    has its error name arguments in the words of the program
     """
 
     plan: str
@@ -52,6 +57,7 @@ class CompactionTask:
     where: str
     length: int
     work: Callable[[str], Any] = field(repr=False)
+    word: Word = field(default=option, repr=False)
 
     def run(self) -> TaskResult:
         """Make the file beside the others, where no reader looks, and return its proof, or the error.
@@ -60,6 +66,8 @@ class CompactionTask:
         """
         made = answer_of(self.work, uuid.uuid4().hex[:16], f"make {self.where}")
         error = made if isinstance(made, AcidError) else None
+        if error is not None:
+            error.put(self.word)
         return TaskResult(plan=self.plan, number=self.number, error=error, made=None if error else made)
 
 
@@ -83,13 +91,15 @@ class CompactionPlan:
         return "\n".join([*lines, f"{plural(len(self.tasks), 'task')}, {plural(size, 'byte')} of input"])
 
 
+_GIVEN_BACK = "its tables and partitions are given back"
 CompactionSteps = Generator[HandedOut, Sequence[Any], Compactions]
 
 
 class CompactionJob:
     """A compaction from its claim to its end, for a `with`: what is not committed at its end is given back.
 
-    Claims, locks and transactions are kept alive until then.
+    Claims, locks and transactions are kept alive until then. A job with tasks that ends without a commit and without an
+    error is a warning of the logger "acidlib".
 
     >>> table = acidlib.directory("warehouse/sales.db/orders", all_committed=True)
     >>> with table.compaction("major") as job:
@@ -98,13 +108,41 @@ class CompactionJob:
     'ready for cleaning'
     """
 
-    def __init__(self, steps: CompactionSteps, plans: Sequence[PlacePlan]) -> None:
-        """Take the steps of a run, which has added the plan of each place once it hands out the tasks."""
+    def __init__(self, steps: CompactionSteps, plans: Sequence[PlacePlan], *, about: str, word: Word = option) -> None:
+        """Take the steps of a run, which has added the plan of each place once it hands out the tasks.
+
+        about  the table and kind, for messages
+        word   has texts name arguments in the words of the program
+        """
         self._steps = steps
         self._plans = plans
+        self._about = about
+        self._word = word
         self._ended: Compactions | None = None
         self._plan: CompactionPlan | None = None
         self._thread = 0
+        self._is_over = False
+
+    def __repr__(self) -> str:
+        return f"<CompactionJob: {self._about}, {self._state}>"
+
+    @property
+    def _state(self) -> str:
+        if self._plan is None:
+            return "not entered"
+        if self._ended is None:
+            tasks = plural(len(self._plan.tasks), "task")
+            return f"{tasks}, {'given back' if self._is_over else 'not committed'}"
+        return "committed" if self._plan.tasks else "nothing to do"
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """Have errors of the body be the caller's, in the words of the program."""
+        try:
+            yield
+        except AcidError as error:
+            error.put(self._word)
+            raise
 
     @property
     def plan(self) -> CompactionPlan:
@@ -113,7 +151,13 @@ class CompactionJob:
             raise UsageError("Cannot plan a compaction before its job is entered: with table.compaction(…) as job")
         return self._plan
 
+    @verb()
     def __enter__(self) -> Self:
+        with self._told():
+            self._enter()
+        return self
+
+    def _enter(self) -> None:
         if self._plan is not None:
             raise UsageError("Cannot enter a job twice: call compaction() again")
         self._thread = get_ident()
@@ -125,14 +169,16 @@ class CompactionJob:
         plan = uuid.uuid4().hex[:16]
         self._plan = CompactionPlan(
             id=plan,
-            places=tuple(planned.expected() for planned in self._plans),
+            places=tuple(said_in(planned.expected(), self._word) for planned in self._plans),
             tasks=tuple(
-                CompactionTask(plan=plan, number=number, where=task.where, length=task.length, work=task.work)
+                CompactionTask(
+                    plan=plan, number=number, where=task.where, length=task.length, work=task.work, word=self._word
+                )
                 for number, task in enumerate(tasks)
             ),
         )
-        return self
 
+    @verb()
     def commit(self, results: Iterable[TaskResult]) -> Compactions:
         """Publish what the tasks of the plan have made, and return the result as `compact` does.
 
@@ -142,6 +188,10 @@ class CompactionJob:
         results verified. Raises UsageError for results of another plan, and where one is missing: nothing is changed
         then.
         """
+        with self._told():
+            return self._commit(results)
+
+    def _commit(self, results: Iterable[TaskResult]) -> Compactions:
         plan = self.plan
         if self._ended is not None and plan.tasks:
             raise UsageError("Cannot commit a job twice")
@@ -166,4 +216,9 @@ class CompactionJob:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._is_over = True
         self._steps.close()
+        if error is None and self._ended is None:
+            logging.getLogger("acidlib").warning(
+                "%s: the job ended without commit(): nothing is published, and %s", self._about, _GIVEN_BACK
+            )

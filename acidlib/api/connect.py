@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -15,6 +14,7 @@ from acidlib.api.arguments import DirectoryOptions
 from acidlib.api.caller import Caller
 from acidlib.api.lake import Lake, Table
 from acidlib.api.verb import verb
+from acidlib.arguments import Word
 from acidlib.config.files import QUEUE_VARIABLE
 from acidlib.errors import RefusedError, UsageError
 from acidlib.report.answers import Probe
@@ -234,16 +234,14 @@ def register(spark: SparkSession) -> None:
 
 
 class _Loading(Caller):
-    """A `load()` in Spark, whose errors name options of the format."""
+    """A `load()` in Spark, whose texts name options of the format."""
 
-    @contextmanager
-    def verb(self, word: Callable[[str], str]) -> Iterator[None]:
-        """Carry out a verb."""
+    def word(self, of_lake: Word) -> Word:
+        """Have texts name options of the format."""
         from acidlib.spark import source_options
 
-        del word
-        with super().verb(source_options.word):
-            yield
+        del of_lake
+        return source_options.word
 
 
 def _opened(spark: SparkSession, options: SourceOptions) -> Snapshot:

@@ -47,6 +47,7 @@ from acidlib.arguments import (
     LOCATION,
     METASTORE_URI,
     METRICS_FILE,
+    NO_METASTORE,
     NOBODY_READS,
     ORPHANS,
     PARTITION,
@@ -55,6 +56,8 @@ from acidlib.arguments import (
     TABLE,
     TRASH,
     WAREHOUSE,
+    Word,
+    said,
 )
 from acidlib.config.settings import Layer
 from acidlib.errors import RefusedError, UsageError
@@ -175,19 +178,20 @@ class LakeOptions(CompactionOptions, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Call:
-    """One call of a verb."""
+    """One call of a verb; `word` has its texts name arguments in the words of the caller."""
 
     caller: Caller
     run: Run
     shown: Shown
     spark: Any
+    word: Word
 
     @contextmanager
     def services(
         self, environment: Environment, *, about: str = "", may_start_spark: bool = True
     ) -> Iterator[Services]:
         """Open the services of the call; `about` as `open_services` has it."""
-        progress = self.caller.progress(self.run, self.shown)
+        progress = self.caller.progress(self.run, self.shown, word=self.word)
         machine = self.caller.machine_with(environment.settings, progress, self.spark, may_start_spark=may_start_spark)
         with open_services(environment, machine, self.run, progress, about=about) as services:
             yield services
@@ -227,12 +231,20 @@ class Lake:
 
     @contextmanager
     def _call(self, job: str, *, progress: Shown = None, spark: Any = None) -> Iterator[_Call]:
-        with self._caller.verb(partial(self._word, plans=job.endswith("_compact"))):
-            yield _Call(caller=self._caller, run=self._caller.new_run(job), shown=progress, spark=spark)
+        of_lake: Word = partial(self._directories.word, plans=True) if job.endswith("_compact") else self._word
+        with self._caller.verb(of_lake):
+            yield _Call(
+                caller=self._caller,
+                run=self._caller.new_run(job),
+                shown=progress,
+                spark=spark,
+                word=self._caller.word(of_lake),
+            )
 
-    def _word(self, argument: str, *, plans: bool = False) -> str:
-        """Return what a program writes for an argument that an error names; `plans` if plan() is the dry run."""
-        return "plan()" if plans and argument == "dry-run" else self._directories.word(argument)
+    @property
+    def _word(self) -> Word:
+        """What a program writes for an argument that a text names."""
+        return self._directories.word
 
     def _selected(self, *, spark: Any = None, **filters: Any) -> tuple[Environment, Selection]:
         caller = self._caller
@@ -262,8 +274,8 @@ class Lake:
                 raise UsageError(f"Cannot name a table {name}: verbs of the lake take patterns, as {TABLE}")
             if not self._environment.metastore and self._directories.warehouse is None:
                 raise UsageError(
-                    f"Cannot find {name} by its name: there is no metastore; name one in acidlib.connect() or in the "
-                    "hive-site.xml of HIVE_CONF_DIR, or read directories by acidlib.warehouse() or acidlib.directory()"
+                    f"Cannot find {name} by its name: there is no metastore; name one by {METASTORE_URI}, or in the "
+                    f"hive-site.xml of HIVE_CONF_DIR, or read directories by {NO_METASTORE}"
                 )
         return Table(self, name)
 
@@ -308,8 +320,8 @@ class Lake:
         kind     "major", "minor", or "rebalance" (Hive 4)
         options  see `LakeOptions`
 
-        A place that fails is an entry of the result, and `ok` is false. Raises UsageError for wrong arguments,
-        MissingError for a table that does not exist, RetryError where a server does not answer.
+        `plan` is the dry run. A place that fails is an entry of the result, and `ok` is false. Raises UsageError for
+        wrong arguments, MissingError for a table that does not exist, RetryError where a server does not answer.
 
         >>> lake = acidlib.warehouse("warehouse", all_committed=True, of_each=True)
         >>> result = lake.compact("minor", tables="sales.visits", verify="all")
@@ -387,7 +399,7 @@ class Lake:
             if budget is not None:
                 run = replace(run, deadline=self._caller.machine.clock() + budget)
             about = str(named_at(selection.location)) if selection.location else ",".join(selection.tables) or "queue"
-            report = RunReport(result)
+            report = RunReport(result, word=call.word)
             with (
                 call.services(environment, about=about, may_start_spark=hands_out is None) as services,
                 open_backend(environment, services, interpretation) as backend,
@@ -413,7 +425,7 @@ class Lake:
     ) -> Decisions:
         """Look at all tables, or those that are named, and queue a compaction for each place over Hive's thresholds.
 
-        dry_run  return the decisions and their reasons; queue nothing
+        dry_run  return the decisions and their reasons; queue nothing (a dry run of `compact` is `plan`)
         force    also queue places in back-off after failed attempts
 
         The other arguments are those of `compact`.
@@ -436,7 +448,7 @@ class Lake:
             from acidlib.runs.open import open_backend
 
             about = selection.location or selection.warehouse or ""
-            report = RunReport(Decisions)
+            report = RunReport(Decisions, word=call.word)
             with (
                 call.services(environment, about=f"initiator {about}".strip()) as services,
                 open_backend(environment, services, interpretation) as backend,
@@ -495,7 +507,7 @@ class Lake:
             from acidlib.runs.clean import run_cleaner
             from acidlib.runs.open import open_cleaning
 
-            report = RunReport(Cleanings)
+            report = RunReport(Cleanings, word=call.word)
             with call.services(environment, about="cleaner") as services:
 
                 def add(result: CleaningResult) -> None:
@@ -548,7 +560,7 @@ class Lake:
             from acidlib.runs.orphans import DEFAULT_ORPHAN_SECONDS, run_orphans
 
             remove = delete or (trash and not dry_run)
-            report = RunReport(Cleanings)
+            report = RunReport(Cleanings, word=call.word)
             with (
                 call.services(environment, about="orphans") as services,
                 open_backend(environment, services, Interpretation()) as backend,
@@ -611,7 +623,8 @@ class Lake:
                 result = service.undo_compaction(
                     services, undoing, request, user=environment.user, dry_run=dry_run, nobody_reads=nobody_reads
                 )
-            return Undo(head=call.head(environment, services), document=UndoDocument(undo=result))
+            document = UndoDocument(undo=result)
+            return Undo(head=call.head(environment, services), document=document, word=call.word)
 
     @verb()
     def cancel(self, *requests: int, dry_run: bool = False) -> Cancellations:
@@ -621,7 +634,7 @@ class Lake:
         dry_run   return what would be withdrawn; change nothing
 
         >>> acidlib.connect("none").cancel(17).cancellations[0].reason
-        'there is no such request; see acidlib show'
+        'there is no such request; see queue()'
         """
         with self._call("cancel") as call:
             for request in requests:
@@ -631,7 +644,8 @@ class Lake:
 
             now_ms = int(self._caller.machine.clock() * 1000)
             results = service.cancel_requests(self._environment, requests, now_ms=now_ms, dry_run=dry_run)
-            return Cancellations(head=call.head(self._environment), document=CancellationsDocument.of(results))
+            document = CancellationsDocument.of(results)
+            return Cancellations(head=call.head(self._environment), document=document, word=call.word)
 
     @verb()
     def queue(
@@ -681,6 +695,7 @@ class Lake:
             return Requests(
                 head=head,
                 document=document,
+                word=call.word,
                 rows=tuple(rows),
                 calls=calls,
                 now_ms=now_ms,
@@ -717,7 +732,7 @@ class Lake:
                 open_backend(environment, services, interpretation) as backend,
             ):
                 shown = show_places(services, backend, selection)
-            return Places(head=Head(job="show_place", version=__version__), document=shown)
+            return Places(head=Head(job="show_place", version=__version__), document=shown, word=call.word)
 
     @verb()
     def doctor(self, *, locations: TextOrTexts = ()) -> Checks:
@@ -729,7 +744,7 @@ class Lake:
         >>> [check.name for check in checks.checks if check.state == "wrong"]
         []
         """
-        with self._call("doctor"):
+        with self._call("doctor") as call:
             environment, machine = self._environment, self._caller.machine
             self._caller.checked()
             from acidlib.status.doctor import checks
@@ -749,7 +764,7 @@ class Lake:
                     unique=lambda: uuid.uuid4().hex[:16],
                 )
                 document = ChecksDocument.of(list(made))
-            return Checks(head=Head(job="doctor", version=__version__), document=document)
+            return Checks(head=Head(job="doctor", version=__version__), document=document, word=call.word)
 
     @verb()
     def probe(self, uri: str | Path, *, progress: Shown = None) -> Probe:
@@ -771,7 +786,7 @@ class Lake:
 
             stores = stores_of(self._environment, self._caller.machine)
             location, now_ms = stores.locate(str(uri)), int(self._caller.machine.clock() * 1000)
-            store, shown = stores.store(location), self._caller.progress(call.run, progress)
+            store, shown = stores.store(location), self._caller.progress(call.run, progress, word=call.word)
             unique = uuid.uuid4().hex[:16]
             shown.note(f"works in {location.child(f'{PROBE}.{unique}')}, and removes it at the end")
             tried = list(try_promises(store, location, unique=unique, note=shown.note))
@@ -784,7 +799,7 @@ class Lake:
             )
             write_probe_record(store, location, document)
             shown.note(f"the record is {location.child(RECORD)}")
-            return Probe(head=Head(job="probe", version=__version__), document=document)
+            return Probe(head=Head(job="probe", version=__version__), document=document, word=call.word)
 
     @verb()
     def status(
@@ -834,7 +849,7 @@ class Lake:
                 most = environment.settings.integer("acidlib.status.metrics.tables")
                 looked = Look(status=replace(seen, tables=seen.tables[:most]), ms=looked_ms, seconds=seconds)
                 self._caller.write(partial(write_metrics, looked, str(metrics_file)))
-            return Status(head=call.head(environment, services), document=seen, fail_on=fail_on)
+            return Status(head=call.head(environment, services), document=seen, fail_on=fail_on, word=call.word)
 
     def _snapshot(
         self,
@@ -862,7 +877,7 @@ class Lake:
             from acidlib.runs.snapshot import location_in, open_snapshot
             from acidlib.scan.wanted import Wanted
 
-            stores = stores_of(environment, self._caller.machine_of(spark))
+            stores, word = stores_of(environment, self._caller.machine_of(spark)), self._caller.word(self._word)
             place: TableRef | Location | None = selection.location
             if place is None:
                 assert table is not None
@@ -881,7 +896,7 @@ class Lake:
                     exact=exact,
                 ),
                 interpretation=interpretation,
-                note=logging.getLogger("acidlib").warning,
+                note=lambda text: logging.getLogger("acidlib").warning("%s", said(text, word)),
                 pause=self._caller.machine.pause,
             )
 
@@ -899,7 +914,11 @@ class Table:
         self._name = name
 
     def __repr__(self) -> str:
-        return f"<Table: {self._name or repr(self._lake)[7:-1]}>"
+        return f"<Table: {self._shown}>"
+
+    @property
+    def _shown(self) -> str:
+        return self._name or repr(self._lake)[7:-1]
 
     @property
     def _tables(self) -> tuple[str, ...]:
@@ -924,6 +943,8 @@ class Table:
 
         kind     "major", "minor", or "rebalance" (Hive 4)
         options  see `CompactionOptions`
+
+        `plan` is the dry run.
 
         >>> table = acidlib.directory("warehouse/sales.db/orders", all_committed=True)
         >>> result = table.compact("major", max_bytes="100g", verify="sample=0.1")
@@ -951,7 +972,8 @@ class Table:
 
         plans: list[PlacePlan] = []
         steps = self._lake._compacting(Compactions, kind, hands_out=plans.append, tables=self._tables, **options)
-        return CompactionJob(steps, plans)
+        word = self._lake._caller.word(self._lake._word)
+        return CompactionJob(steps, plans, about=f"{kind} of {self._shown}", word=word)
 
     @verb()
     def clean(
@@ -1051,7 +1073,10 @@ class Table:
         >>> table.to_arrow(columns=["id"], where="id > 1").num_rows
         3
         """
-        with self.snapshot(columns=columns, where=where, row_ids=row_ids, partitions=partitions) as snapshot:
+        with (
+            self.snapshot(columns=columns, where=where, row_ids=row_ids, partitions=partitions) as snapshot,
+            self._lake._caller.verb(self._lake._word),
+        ):
             return snapshot.to_arrow()
 
     @verb()

@@ -18,11 +18,12 @@ from typing import Any, NoReturn
 import click
 
 from acidlib.api.caller import Caller, Shown
+from acidlib.arguments import Word, option
 from acidlib.cli.help import HELP_OPTIONS, HelpedCommand
 from acidlib.config.settings import Settings
 from acidlib.errors import AcidError, DefectError, RetryError, UsageError
 from acidlib.execute.driver_jvm import OF_THIS_PROCESS
-from acidlib.execute.stopping import STOPPING, exit_status
+from acidlib.execute.stopping import LEFT, STOPPING, exit_status
 from acidlib.model.results import ErrorDescription, ErrorDocument, Head
 from acidlib.report.html import html_of, write_page
 from acidlib.report.page import error_page
@@ -139,7 +140,7 @@ class JobCommand(HelpedCommand):
         except KeyboardInterrupt as stop:
             by = STOPPING.by or signal.SIGINT
             kind, status = "interrupted", exit_status(by)
-            message = f"interrupted by {by.name}: {str(stop) or 'what was done stays, everything else is as it was'}"
+            message = f"interrupted by {by.name}: {str(stop) or LEFT}"
             with suppress(OSError):  # the terminal may be closed
                 tell(message, level=ERROR)
         except Exception as error:
@@ -249,10 +250,15 @@ class CommandLine(Caller):
         del job
         return current_run()
 
-    def progress(self, run: Run, shown: Shown = None) -> Progress:
+    def word(self, of_lake: Word) -> Word:
+        """Have texts name options."""
+        del of_lake
+        return option
+
+    def progress(self, run: Run, shown: Shown = None, *, word: Word = option) -> Progress:
         """Return what shows the progress on standard error."""
         del run, shown
-        return TerminalProgress(lines=log_lines())
+        return TerminalProgress(lines=log_lines(), word=word)
 
     def checked(self) -> None:
         """End here if the command line is only checked."""
@@ -263,9 +269,9 @@ class CommandLine(Caller):
         self.write_metrics = to_file
 
     @contextmanager
-    def verb(self, word: Callable[[str], str]) -> Iterator[None]:
-        """Carry out a verb, whose errors name options."""
-        del word
+    def verb(self, of_lake: Word) -> Iterator[None]:
+        """Carry out a verb, whose errors name options as they are."""
+        del of_lake
         yield
 
 

@@ -13,7 +13,6 @@ import os
 import shlex
 import sys
 from collections.abc import Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -49,6 +48,7 @@ from acidlib.execute.spark_options import (
 )
 from acidlib.masking import MASK, masked
 from acidlib.version import __version__
+from acidlib.wording import alike
 
 ENTRY = Path(__file__).resolve().parent / "entry" / "acidlib_job.py"
 """The file that runs as the driver: under Python on this machine, under spark-submit elsewhere."""
@@ -57,8 +57,8 @@ _OURS = (*_HELP, "--version")
 """Options that stand before a command and are not spark-submit's."""
 _AGAIN = "from acidlib.cli.main import main; main()"
 """The program of the child process whose output goes to the file of --log-file."""
-_SIMILARITY = 0.8
-"""The ratio of `difflib` from which a wrong option counts as a misspelling of a right one."""
+_LIKE_A_COMMAND = 0.6
+"""The likeness of a wrong command to a right one: there are few of them."""
 
 
 def main() -> None:
@@ -92,7 +92,7 @@ class Commands(HelpedCommand, click.Group):
         if args[0] == "show" and _names_a_place(args[1:]):
             args = [PLACE_SHOWN, *args[1:]]
         if job_named(args[0]) is None and not ctx.resilient_parsing and not args[0].startswith("-"):
-            close = get_close_matches(args[0].replace("_", "-"), self.list_commands(ctx))
+            close = alike(args[0].replace("_", "-"), self.list_commands(ctx), likeness=_LIKE_A_COMMAND)
             meant = f" Did you mean {' or '.join(map(repr, close))}?" if close else ""
             raise click.UsageError(f"No such command {args[0]!r}.{meant}", ctx)
         return super().resolve_command(ctx, args)
@@ -256,7 +256,7 @@ def _check_file(file: Path, words: Sequence[str], spark: SparkOptions) -> None:
     """Raise the error that a job would raise for its words. Words of another file are for that file to check."""
     names = {job.module.replace("_", "-"): job.module for job in JOBS if job.file}
     if ":/" not in str(file) and not file.exists():
-        close = get_close_matches(file.stem.replace("_", "-"), list(names))
+        close = alike(file.stem.replace("_", "-"), names, likeness=_LIKE_A_COMMAND)
         meant = [f"jobs/{names[name]}.py" for name in close] or [f"jobs/{module}.py" for module in names.values()]
         raise click.UsageError(f"Cannot run {file}: there is no such file. Did you mean {' or '.join(meant)}?")
     if CHECKOUT is not None and file.resolve().parent == CHECKOUT / "jobs" and file.stem in names.values():
@@ -270,7 +270,7 @@ def _require_sparks_options(spark: SparkOptions) -> None:
     Any other unknown option is left to spark-submit, of which a later version may have it.
     """
     for option in spark.unknown:
-        if close := get_close_matches(option, OPTIONS, cutoff=_SIMILARITY):
+        if close := alike(option, OPTIONS):
             raise click.UsageError(f"spark-submit has no option {option!r}. Did you mean {' or '.join(close)}?")
         owner = next((job for job in JOBS if any(option in param.opts for param in job.load().params)), None)
         if owner is not None:

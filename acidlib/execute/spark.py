@@ -316,7 +316,7 @@ class SessionRunner(ContextRunner):
         except SparkEndedError:
             raise
         except RetryError as error:
-            if (missing := _MISSING_MODULE.search(str(error))) is None:
+            if (missing := _MISSING_MODULE.search(error.words)) is None:
                 raise
             raise RefusedError(
                 f"Cannot use this session: Python on its executors has no module {missing[1]}; have PYSPARK_PYTHON "

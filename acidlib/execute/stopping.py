@@ -24,6 +24,9 @@ _NOTICE_SECONDS = 1.0
 _SAME_SECONDS = 0.5
 """Within them a second signal is the same request: `timeout` and shells signal a process and its group."""
 
+LEFT = "what was done stays, everything else is as it was"
+"""What an interrupt says that no run has explained."""
+
 Handler = Callable[[int, FrameType | None], Any]
 
 

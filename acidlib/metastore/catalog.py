@@ -178,9 +178,9 @@ class CatalogCalls(MetastoreClient):
             self.call(f"change properties of {table.ref}", "alter_table_req", request)
         except RetryError as error:
             if _MODIFIED in error.reason:
-                raise ConflictError(str(error)) from error
+                raise ConflictError(error.words) from error
             if any(part in error.reason for part in _NOT_COMPARED):
-                raise NotComparedError(str(error)) from error
+                raise NotComparedError(error.words) from error
             raise
 
     def _table_row(self, ref: TableRef) -> Any:

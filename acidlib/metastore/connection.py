@@ -579,9 +579,9 @@ class MetastoreClient:
                         f"{connection.calls}, the one before was of Hive {calls}"
                     )
             except ConnectionLost as reason:
-                failures.append(f"{endpoint.uri}: {reason}" if len(endpoints) > 1 else str(reason))
+                failures.append(f"{endpoint.uri}: {reason}" if len(endpoints) > 1 else f"{reason}")
             except RefusedError as error:
-                failures.append(str(error))
+                failures.append(error.words)
                 refused.append(error)
             else:
                 self._opened.add(connection)
@@ -592,7 +592,7 @@ class MetastoreClient:
                 self._endpoints = self._find_again()
         if len(refused) == len(endpoints):
             # servers that let us in before may do so again; a RefusedError would count against the table
-            raise refused[0] if calls is None else RetryError(str(refused[0]))
+            raise refused[0] if calls is None else RetryError(refused[0].words)
         uris = ", ".join(endpoint.uri for endpoint in endpoints)
         raise UnansweredError(f"Cannot reach the metastore {uris}: {'; '.join(failures)}")
 

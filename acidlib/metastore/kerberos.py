@@ -21,6 +21,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any, TypeVar
 
+from acidlib.arguments import LOGIN_KEYTAB, LOGIN_PRINCIPAL
 from acidlib.errors import RefusedError, RetryError
 from acidlib.metastore.options import KerberosLogin, Protection, SaslOptions
 
@@ -42,7 +43,7 @@ _BROKEN_CONFIGURATION, _NO_KDC_KNOWN, _NO_KDC_ANSWERS, _NO_DEFAULT_REALM = 136, 
 _NO_TICKET, _NO_KEYTAB_FORMAT = (141, 195), 213
 _NO_ERROR = "Success"
 _CLOCKS = "the clocks of this machine, of the KDC and of the metastore differ by too much; set them by NTP"
-_KINIT = "run kinit, or give --principal and --keytab"
+_KINIT = f"run kinit, or give {LOGIN_PRINCIPAL} and {LOGIN_KEYTAB}"
 _CACHE_VERSION = 0x0504
 _OURS = "MEMORY:acidlib "
 """The names of our caches begin with it."""

@@ -14,6 +14,7 @@ from typing import Protocol
 from urllib.parse import urlsplit
 
 from acidlib.acid.names import Reader
+from acidlib.arguments import LOGIN_KEYTAB, LOGIN_PRINCIPAL
 from acidlib.errors import RefusedError
 from acidlib.masking import masked_uri
 from acidlib.wording import parse_duration, parse_flag
@@ -441,8 +442,8 @@ def _kerberos(values: Mapping[str, str], login: KerberosLogin) -> SaslOptions:
 def _checked(login: KerberosLogin) -> KerberosLogin:
     if login.keytab is not None and login.principal is None:
         raise RefusedError(
-            f"Cannot log in to the metastore with Kerberos: --keytab names {login.keytab}, and no --principal "
-            "says which principal in it logs in"
+            f"Cannot log in to the metastore with Kerberos: {LOGIN_KEYTAB} names {login.keytab}, and no "
+            f"{LOGIN_PRINCIPAL} says which principal in it logs in"
         )
     return login
 

@@ -123,7 +123,7 @@ class ReadTransaction:
         try:
             self._lease.assert_alive()
         except AcidError as error:
-            raise ConflictError(str(error)) from error
+            raise ConflictError(error.words) from error
 
     def end(self) -> None:
         """End the transaction, and the locks with it; may be called again.

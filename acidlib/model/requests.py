@@ -27,6 +27,7 @@ from typing import Any, NamedTuple, Self
 
 from acidlib.acid.names import Calls, Generation
 from acidlib.acid.write_ids import ValidWriteIdList
+from acidlib.arguments import said
 from acidlib.errors import AcidError, RefusedError
 from acidlib.location import Location, parse_location
 from acidlib.model.tables import TableRef
@@ -169,7 +170,7 @@ class RequestFacts:
     process: str | None = _fact("acidlib.process")
     deltas: int | None = _fact("acidlib.deltas", int)
     bytes: int | None = _fact("acidlib.bytes", int)
-    reason: str | None = _fact("acidlib.reason")
+    reason: str | None = _fact("acidlib.reason", str, said)
     lock_tries: int = _fact("acidlib.lock.tries", int, default=0)
     outputs: tuple[str, ...] | None = _fact("acidlib.outputs", _names_of, ",".join)
     published_ms: int | None = _fact("acidlib.published.ms", int)
@@ -381,6 +382,11 @@ class CompactionRequest:
     order_by: str | None = None
     worker_version: str | None = None
     initiator_version: str | None = None
+
+    def __post_init__(self) -> None:
+        """Have the message, which is stored, name arguments in the words of the command line."""
+        if self.error_message is not None:
+            object.__setattr__(self, "error_message", said(self.error_message))
 
     @property
     def noted_commit(self) -> tuple[int, int] | None:

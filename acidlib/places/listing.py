@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from acidlib.arguments import ALL_COMMITTED, WRITE_IDS
 from acidlib.errors import AcidError
 from acidlib.execute.answers import answer_of
 from acidlib.execute.in_threads import in_threads
@@ -116,7 +117,7 @@ class RollbackSigns:
             ref = listed.place.ref
             error = answer_of(self._add, listed, f"look for signs of rolled back transactions at {ref}")
             if error is not None:
-                self._progress.note(str(error), level=WARNING, place=str(ref))
+                self._progress.note(error.words, level=WARNING, place=str(ref))
 
     def _add(self, listed: ListingOutcome) -> None:
         table, partition = listed.place.ref.whole_table, listed.place.ref.partition
@@ -135,5 +136,5 @@ class RollbackSigns:
 
     def _warn(self, table: TableRef, ids: Iterable[tuple[int, int]]) -> None:
         if signs := signs_of_aborts(ids, self._side_files.pop(table)):
-            text = f"--all-committed may not be so: {'; '.join(signs)}. If it is not, give --write-ids"
+            text = f"{ALL_COMMITTED} may not be so: {'; '.join(signs)}. If it is not, give {WRITE_IDS}"
             self._progress.note(text, level=WARNING, place=str(table))

@@ -74,7 +74,7 @@ def would_remove(services: Services, location: Location, reasons: Mapping[str, s
             if (measured := measure(services.fs(location), location, path, known)) is not None:
                 removed.append(RemovedPath(path=path, bytes=measured.bytes, reason=reason))
         except AcidError as error:
-            problems.append(Waiting(path, str(error)))
+            problems.append(Waiting(path, error.words))
     return tuple(removed), tuple(problems)
 
 
@@ -153,7 +153,7 @@ def ended_by(error: AcidError, result: CleaningResult, *, waits: type[AcidError]
     state = Outcome.READY_FOR_CLEANING if isinstance(error, waits) else Outcome.FAILED
     if isinstance(error, ConflictError):
         state = Outcome.BUSY if isinstance(error, BusyError) else Outcome.CONFLICT
-    return replace(result, state=state, reason=str(error))
+    return replace(result, state=state, reason=error.words)
 
 
 def if_busy(result: CleaningResult, state: Outcome) -> CleaningResult:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
+from acidlib.arguments import IF_EXISTS
 from acidlib.errors import MissingError
 from acidlib.location import Location
 from acidlib.model.tables import PartitionName, TableRef, matches
@@ -67,7 +68,7 @@ class Selection:
         """Return the error as a note if --if-exists is given; else raise it."""
         if not self.if_exists:
             raise error
-        return f"{error}; nothing is done there, as --if-exists says"
+        return f"{error}; nothing is done there, as {IF_EXISTS} says"
 
 
 def is_glob(pattern: str) -> bool:

@@ -49,6 +49,7 @@ from acidlib.acid.names import (
     side_file_name,
 )
 from acidlib.acid.state import AcidState
+from acidlib.arguments import SHOW_PLACE
 from acidlib.errors import CorruptError, RefusedError
 from acidlib.model.requests import CompactionRequest, CompactionType, State
 from acidlib.model.units import DataFile, FileForm, FlushLength
@@ -251,7 +252,7 @@ def compaction_inputs(
     if existing := [output.name for output in outputs if output.name in taken]:
         return Refusal(
             reason=f"{existing[0]}, the name of the result, exists already, and readers do not take it for "
-            "committed; acidlib show with the place says why, and once it is removed the compaction goes on"
+            f"committed; {SHOW_PLACE} says why, and once it is removed the compaction goes on"
         )
     deltas = [delta.name for delta in state.deltas]
     return CompactionInputs(

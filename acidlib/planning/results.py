@@ -40,6 +40,7 @@ from acidlib.acid.names import (
 )
 from acidlib.acid.state import AcidState, acid_state
 from acidlib.acid.write_ids import ValidWriteIdList
+from acidlib.arguments import RELEASE_HELD, VERIFIED
 from acidlib.errors import RefusedError
 from acidlib.model.requests import CompactionRequest, State
 
@@ -121,10 +122,10 @@ def quarantine_reason(request: CompactionRequest, *, insert_only: bool = False) 
     """Return why nothing is compacted or cleaned at a place that this request keeps in quarantine, and what to do."""
     if request.facts.differs:
         return f"it is held: the result of request {request.id} could not be verified: {request.error_message}"
-    first = "" if insert_only else "a compaction with --verify does that first, and "
+    first = "" if insert_only else f"{VERIFIED} does that first, and "
     return (
         f"it is held: the run of request {request.id} ended before it had verified its result, "
-        f"{', '.join(request.facts.unverified or ())}; {first}--release-held releases it"
+        f"{', '.join(request.facts.unverified or ())}; {first}{RELEASE_HELD} releases it"
     )
 
 

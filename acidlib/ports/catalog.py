@@ -83,7 +83,7 @@ class Catalog:
                 try:
                     of_table = list(self._places(database, table, selection, busy))
                 except CorruptError as error:  # what the metastore says of one table ends no other's work
-                    passed_over.append(_passed_over(database, table, None, str(error), is_refused=True))
+                    passed_over.append(_passed_over(database, table, None, error.words, is_refused=True))
                     continue
                 for place in of_table:
                     if isinstance(place, Place):
@@ -299,7 +299,7 @@ class Catalog:
             try:
                 place = self._place(database, table, name, partition)
             except Exception as error:
-                reason = str(known_error(error, f"find {table.ref._replace(partition=name)}"))
+                reason = known_error(error, f"find {table.ref._replace(partition=name)}").words
                 yield _passed_over(database, table, name, reason, is_refused=True)
                 continue
             if place.ref in busy:
@@ -343,7 +343,7 @@ class Catalog:
                 try:
                     _, of_settings = self._services.settings.with_layer(layer, properties)
                 except RefusedError as error:
-                    of_settings = (str(error),)
+                    of_settings = (error.words,)
                 warnings.update((f"{of}: {warning}", None) for warning in of_settings[:_MAX_WARNINGS])
                 if len(of_settings) > _MAX_WARNINGS:
                     more = plural(len(of_settings) - _MAX_WARNINGS, "more property is", "more properties are")

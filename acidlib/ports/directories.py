@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 
+from acidlib.arguments import QUEUE_URL
 from acidlib.errors import AcidError, ConflictError, MissingError, RefusedError, ReplacedError, UsageError
 from acidlib.execute.in_threads import in_threads
 from acidlib.execute.services import Services, step_seconds
@@ -63,7 +64,7 @@ def select_places(
             fs = services.fs(selection.location)
             only = discover_location(fs, selection.location, may_be_empty=may_be_empty, each=each)
         except MissingError as error:
-            return Selected(places=(), notes=(str(error) if known else selection.missing_note(error),))
+            return Selected(places=(), notes=(error.words if known else selection.missing_note(error),))
         if interpretation.write_ids is not None:
             interpretation.write_ids.require_of(only.ref)
         tables: Sequence[TableLocation] = (only,)
@@ -475,7 +476,7 @@ class DirectoryCleaning:
         left = f"{plural(len(sizes), 'directory or file', 'directories and files')} there, {human_bytes(sum(sizes))}"
         is_are = "is" if len(sizes) == 1 else "are"
         return [
-            f"{note}, but {left}, {is_are} obsolete if all that lies there is committed: give the --queue-url of the "
-            "queue in which the compaction was requested; where there is none any more, a major compaction requests "
-            "the cleaning"
+            f"{note}, but {left}, {is_are} obsolete if all that lies there is committed: name the queue in which the "
+            f"compaction was requested with {QUEUE_URL}; where there is none any more, a major compaction requests the "
+            "cleaning"
         ]

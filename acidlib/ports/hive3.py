@@ -364,7 +364,7 @@ class LockedPlace(ClaimedPlace):
                 lock.release()
             except Exception as error:
                 # the publication or undo stands
-                note = str(known_error(error, f"release the lock on {self.place.ref}"))
+                note = known_error(error, f"release the lock on {self.place.ref}").words
                 self._services.progress.note(note, place=str(self.place.ref))
 
     def user_to_note(self) -> str | None:

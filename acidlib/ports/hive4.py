@@ -15,7 +15,7 @@ from acidlib.acid.listing import Listing
 from acidlib.acid.names import Calls, Generation
 from acidlib.acid.write_ids import ValidTxnList
 from acidlib.arguments import POOL as POOL_ARGUMENT
-from acidlib.arguments import TABLE
+from acidlib.arguments import SHOW, TABLE
 from acidlib.errors import AcidError, ConflictError, RefusedError, RetryError, UnknownOutcomeError
 from acidlib.execute.answers import answer_of
 from acidlib.execute.services import WORKER_PREFIX, Services
@@ -167,7 +167,7 @@ class Hive4Requests:
             return [] if has_pools else [doubt]
         return [
             "warning: requests of the default pool are taken, of either kind and in their order; those that only "
-            "Hive's own workers can do are refused. --pool gives this engine a pool of its own"
+            f"Hive's own workers can do are refused. {POOL_ARGUMENT} gives this engine a pool of its own"
         ]
 
     def take(self, request: CompactionRequest) -> CompactionRequest | None:
@@ -496,7 +496,7 @@ class Hive4Hold(ClaimedPlace):
             state = "it is not in the queue" if row is None else f"it is {row.state.label}, of worker {row.worker_id}"
             raise ConflictError(
                 f"Cannot go on with {self.request.ref}: request {self.request.id} is not ours any more: {state}; "
-                "see acidlib show"
+                f"see {SHOW}"
             )
 
     def will_verify(self, directories: tuple[str, ...]) -> None:

@@ -8,6 +8,7 @@ from functools import cached_property
 
 from acidlib.acid.names import ANY_NAMES, Generation, Names, parse_directory
 from acidlib.acid.write_ids import ValidTxnList
+from acidlib.arguments import FORCE, METASTORE_DB, SHOW_BLOCKERS
 from acidlib.errors import AcidError, ConflictError, RefusedError
 from acidlib.execute.answers import answer_of
 from acidlib.metastore.hms import Hms
@@ -80,7 +81,7 @@ class Hive4Cleaning:
         if hms.config_value(MIN_HISTORY, "unknown").strip().lower() != "false":  # where unknown, they may register
             registry = database
             if database is None or database.registrations() is None:
-                registry, named = None, "--metastore-db does not name it"
+                registry, named = None, f"{METASTORE_DB} does not name it"
                 if database is not None:
                     named = f"{database.shown} is none of a metastore of Hive 4"
                 is_off = ", which is off" if self._is_hives_off() else ""
@@ -89,7 +90,7 @@ class Hive4Cleaning:
         if not (self._left_to_hive or options.force or self._is_hives_off()):
             raise RefusedError(
                 f"Cannot clean beside Hive's own cleaner: the metastore's {CLEANER_ON} is not false; Hive "
-                "cleans what was compacted, or --force cleans too"
+                f"cleans what was compacted, or {FORCE} cleans too"
             )
         self._readers = Readers(hms, registry, self.services.unique)
         self._not_ready: dict[int, str] = {}
@@ -323,7 +324,7 @@ class Readers:
             return None
         return (
             f"transaction {lowest} is open since before its commit (transactions up to "
-            f"{request.next_txn_id} have to end; show_compactions --blockers names them)"
+            f"{request.next_txn_id} have to end; {SHOW_BLOCKERS} names them)"
         )
 
     def snapshot(self, request: CompactionRequest) -> ValidTxnList:

@@ -90,7 +90,7 @@ class RolledBack:
         try:
             answer = self._database.noted_writes()
         except RefusedError as error:
-            self._services.progress.note(str(error), level=WARNING)
+            self._services.progress.note(error.words, level=WARNING)
             return []
         if answer is None:
             return []

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from acidlib.acid.listing import Listing
 from acidlib.acid.write_ids import ALL_COMMITTED, ValidTxnList
-from acidlib.arguments import QUEUE_URL
+from acidlib.arguments import CANCEL, METASTORE_URI, QUEUE_URL, SHOW
 from acidlib.config.settings import Settings
 from acidlib.errors import (
     AcidError,
@@ -257,7 +257,7 @@ class SqlRequests:
         row = self.queue.find(request_id)
         if row is None:
             raise MissingError(
-                f"Cannot undo request {request_id}: there is no such request in {self.queue.shown}; see acidlib show, "
+                f"Cannot undo request {request_id}: there is no such request in {self.queue.shown}; see {SHOW}, "
                 f"or name the queue with {QUEUE_URL}"
             )
         if not self.scope.ours(row):
@@ -286,7 +286,7 @@ def is_known_dead(request: CompactionRequest) -> bool:
 def surroundings_of(row: CompactionRequest) -> str:
     """Return the surroundings of a request that is not `ours`, and how to name them."""
     owner = f"the metastore {row.facts.metastore}" if row.facts.metastore else "a directory alone"
-    return f"of {owner}: name that with --metastore-uri (or none)"
+    return f"of {owner}: name that with {METASTORE_URI} (or none)"
 
 
 ALREADY_QUEUED = "it is already queued"
@@ -296,16 +296,14 @@ ALREADY_QUEUED = "it is already queued"
 def blocked_by_request_error(name: str, reason: str | None) -> ConflictError:
     """Return the error for a named place while another request for it is in the queue."""
     return ConflictError(
-        f"Cannot compact {name}: {reason or ALREADY_QUEUED}; acidlib show has it: a run that drains the queue "
-        "does it, and acidlib cancel withdraws it while it waits"
+        f"Cannot compact {name}: {reason or ALREADY_QUEUED}; {SHOW} has it: a run that drains the queue "
+        f"does it, and {CANCEL} withdraws it while it waits"
     )
 
 
 def taken_by_another_error(name: str, number: int) -> ConflictError:
     """Return the error for a request that another worker had first."""
-    return ConflictError(
-        f"Cannot compact {name}: another worker has taken request {number}, and does it; see acidlib show"
-    )
+    return ConflictError(f"Cannot compact {name}: another worker has taken request {number}, and does it; see {SHOW}")
 
 
 def history_retention(settings: Settings) -> Retention:
@@ -499,6 +497,6 @@ def note_failed_cleaning(services: Services, queue: SqlQueue, request: Compactio
     before = request.retry_retention_ms
     attempts = 0 if not before or not base else (before // base).bit_length()
     if attempts >= most:
-        queue.end(request.id, State.FAILED, services.now_ms(), reason=str(error))
+        queue.end(request.id, State.FAILED, services.now_ms(), reason=error.words)
     else:
-        queue.change(request.id, None, error_message=str(error), retry_retention_ms=base << attempts)
+        queue.change(request.id, None, error_message=error.words, retry_retention_ms=base << attempts)

@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping
 from acidlib.acid.names import Generation
 from acidlib.acid.state import acid_state
 from acidlib.acid.write_ids import ALL_COMMITTED, ValidWriteIdList
+from acidlib.arguments import METASTORE_DB
 from acidlib.errors import ConflictError, RefusedError, UnknownOutcomeError, known_error
 from acidlib.execute.services import Services
 from acidlib.metastore.catalog import CHANGED, NotComparedError, WholeTable
@@ -26,7 +27,7 @@ from acidlib.stores.listing import list_location
 
 GATHER = "hive.compactor.gather.stats"
 _TRIES = 4
-_NAME_THE_DATABASE = "Name the metastore's database with --metastore-db to have them written there."
+_NAME_THE_DATABASE = f"Name the metastore's database with {METASTORE_DB} to have them written there."
 _LATER = "The next compaction tries again."
 _SECOND = 1.5
 """After so long any change of a table gives it another time of its last change, by the clocks of all metastores."""
@@ -68,7 +69,7 @@ class StatisticsUpdater:
                 self._services.progress.note(note, level=WARNING)
             return Statistics(reason=f"{error}. {_NAME_THE_DATABASE}")
         except Exception as error:  # the compaction has succeeded all the same
-            return Statistics(reason=str(known_error(error, f"update statistics of {place.ref}")))
+            return Statistics(reason=known_error(error, f"update statistics of {place.ref}").words)
 
     def _update(
         self, place: Place, facts: TableFacts, known_since: float, results: Collection[str], rows: int | None
@@ -136,7 +137,7 @@ class _InDatabase:
         if parameters is None:
             raise RefusedError(
                 f"Cannot update statistics of {self._owner.ref}: {self._database.shown} has no such place of this "
-                "metastore. Name the database of the metastore with --metastore-db."
+                f"metastore. Name the database of the metastore with {METASTORE_DB}."
             )
         return parameters
 

@@ -37,6 +37,7 @@ from sqlalchemy import (
 from sqlalchemy.exc import IntegrityError
 
 from acidlib.acid.names import OWN_QUEUE, Calls, Generation
+from acidlib.arguments import SHOW
 from acidlib.errors import ConflictError, CorruptError, RefusedError, RetryError
 from acidlib.location import Location
 from acidlib.model.requests import NO_FACTS, CompactionRequest, CompactionType, Enqueued, RequestFacts, State
@@ -781,6 +782,5 @@ def _places_over_quota(history: RequestTable, retention: Retention, now_ms: int)
 
 def _not_owned(request_id: int) -> ConflictError:
     return ConflictError(
-        f"Cannot change compaction request {request_id}: it is gone, in another state or another worker's; see acidlib "
-        "show"
+        f"Cannot change compaction request {request_id}: it is gone, in another state or another worker's; see {SHOW}"
     )

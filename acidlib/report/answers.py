@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from msgspec import UnsetType
 
 from acidlib.acid.names import Calls
+from acidlib.arguments import said_in
 from acidlib.model.requests import CompactionRequest
 from acidlib.model.results import (
     Cancellation,
@@ -92,11 +93,11 @@ class Status(Result):
 
     def text_pieces(self) -> Iterator[str]:
         """Yield the text for people."""
-        yield status_text(self.document)
+        yield status_text(self.document, self.word)
 
     def page(self) -> ReportPage:
         """Return the page for a browser."""
-        return status_page(self.head, self.document)
+        return said_in(status_page(self.head, self.document), self.word)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

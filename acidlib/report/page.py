@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from acidlib.arguments import AS_JSON
 from acidlib.model.results import (
     CleaningResult,
     CleaningsDocument,
@@ -172,7 +173,7 @@ def _table(
         rows=list(zip(*(column.cells(entries) for column in columns), strict=True)),
         figures=frozenset(column.title for column in columns if column.is_figure),
         text=text,
-        rest=f"and {plural(rest, f'more {noun}')}; --output json tells of each" if rest else "",
+        rest=f"and {plural(rest, f'more {noun}')}; {AS_JSON} tells of each" if rest else "",
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from rich.cells import cell_len
 
+from acidlib.arguments import AS_JSON, DETAILS, Word, option, said
 from acidlib.model.results import CleaningResult, CompactionResult, Outcome
 from acidlib.report.text import READ_BETWEEN, WIDTH, aligned, one_line, shortened, wrapped
 from acidlib.wording import human_bytes, retention_end
@@ -18,7 +19,7 @@ _REASONS_SHOWN = 3
 PLANNED = ("Place", "Inputs", "To copy", "To rewrite")
 WOULD_GO, GONE = ("Place", "Would go", "Bytes", "Waiting"), ("Place", "Gone", "Bytes", "Waiting")
 """Heads of tables; what is gone was removed or moved to a trash."""
-_DETAILS = "--details tells more of each place"
+_DETAILS = f"{DETAILS} tells more of each place"
 
 
 class First:
@@ -45,10 +46,11 @@ class First:
         ]
         return [item for kind, item in sorted(shown, key=lambda pair: pair[0] is not None)]
 
-    def others(self) -> list[str]:
+    def others(self, word: Word = option) -> list[str]:
         """Return a line for each kind with items that are not shown."""
         more = [(kind, count - self._most) for kind, count in self._counts.items() if kind is not None]
-        return [f"and {rest:,} more {kind}; --output json tells of each" for kind, rest in more if rest > 1]
+        line = said(f"{AS_JSON} tells of each", word)
+        return [f"and {rest:,} more {kind}; {line}" for kind, rest in more if rest > 1]
 
 
 class Row(NamedTuple):
@@ -90,7 +92,7 @@ def cleaning_row(entry: CleaningResult) -> Row:
     return Row(str(entry.ref), figures, entry.state, "; ".join(shortened([*words], _REASONS_SHOWN)), until)
 
 
-def place_paragraphs(summary: str, head: Sequence[str], rows: Iterable[Row]) -> Iterator[str]:
+def place_paragraphs(summary: str, head: Sequence[str], rows: Iterable[Row], word: Word = option) -> Iterator[str]:
     """Yield the summary, and the table of rows below the outcomes and reasons that they share, bad ones first.
 
     Where nothing is due at any place, it is said once.
@@ -108,7 +110,7 @@ def place_paragraphs(summary: str, head: Sequence[str], rows: Iterable[Row]) -> 
     if all(until.values()):
         for (_, reason), due in until.items():
             yield "\n".join(wrapped(f"Nothing is due before {due}: {reason}", "", "    "))
-        yield _DETAILS
+        yield said(_DETAILS, word)
         return
     groups: dict[tuple[Outcome, str], list[Row]] = {}
     for row in shown.items():
@@ -120,8 +122,8 @@ def place_paragraphs(summary: str, head: Sequence[str], rows: Iterable[Row]) -> 
         return text if due is None else f"{text}; nothing is due before {due}"
 
     yield from _table(head, {heading(shared): rows for shared, rows in groups.items()})
-    yield from shown.others()
-    yield _DETAILS
+    yield from shown.others(word)
+    yield said(_DETAILS, word)
 
 
 def _table(head: Sequence[str], groups: Mapping[str, Sequence[Row]]) -> Iterator[str]:

@@ -26,6 +26,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, Tim
 from rich.progress import Progress as Bar
 from rich.table import Column
 
+from acidlib.arguments import Word, option, said
 from acidlib.report.text import json_characters, one_line
 from acidlib.standard_error import BARS
 from acidlib.wording import brief, duration_words
@@ -91,9 +92,12 @@ class Progress:
     """What shows the progress of a run; several threads may use it at once. This one shows nothing.
 
     What a line would say of a place is its reason in the result. Warnings go to a logger, each once.
+
+    word  has lines name arguments in the words of the caller
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, word: Word = option) -> None:
+        self._word = word
         self._warned: set[tuple[str, str | None]] = set()
 
     def _was_said(self, line: str, level: str, place: str | None) -> bool:
@@ -122,7 +126,7 @@ class Progress:
     def note(self, line: str, *, level: str = INFO, place: str | None = None) -> None:
         """Show one line about an event; `place` is the name of a table or partition."""
         if level == WARNING and not self._was_said(line, level, place):
-            logging.getLogger("acidlib").warning("%s", LogLines().line(line, place=place))
+            logging.getLogger("acidlib").warning("%s", LogLines().line(said(line, self._word), place=place))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,8 +161,8 @@ class CalledProgress(Progress):
     An error of the callback is a warning, and its last call.
     """
 
-    def __init__(self, callback: Callable[[Step], object]) -> None:
-        super().__init__()
+    def __init__(self, callback: Callable[[Step], object], *, word: Word = option) -> None:
+        super().__init__(word=word)
         self._callback: Callable[[Step], object] | None = callback
         self._step = Step()
         self._lock = RLock()
@@ -189,7 +193,7 @@ class CalledProgress(Progress):
         with self._lock:
             if self._was_said(line, level, place):
                 return
-            self._report(replace(self._step, note=line, level=level, place=place))
+            self._report(replace(self._step, note=said(line, self._word), level=level, place=place))
 
 
 class TerminalProgress(Progress):
@@ -205,8 +209,10 @@ class TerminalProgress(Progress):
         stream: TextIO | None = None,
         clock: Callable[[], float] = time.monotonic,
         lines: LogLines = LogLines(),
+        *,
+        word: Word = option,
     ) -> None:
-        super().__init__()
+        super().__init__(word=word)
         self._stream = sys.stderr if stream is None else stream
         self._clock = clock
         self._lines = lines
@@ -283,7 +289,7 @@ class TerminalProgress(Progress):
         with self._lock:
             if self._was_said(line, level, place):
                 return
-            self._show(lambda: self._write(self._lines.line(line, level=level, place=place)))
+            self._show(lambda: self._write(self._lines.line(said(line, self._word), level=level, place=place)))
 
     def _show(self, step: Callable[[], None]) -> None:
         if self._broken:

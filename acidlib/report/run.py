@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Generic, TypeVar
 
+from acidlib.arguments import Word, option, said_in
 from acidlib.model.results import (
     COMPACTION_OUTCOMES,
     DECISION_OUTCOMES,
@@ -221,7 +222,7 @@ class RunResult(Result, Generic[E]):
         for entry in self.places:
             summary.add(entry)
         page: ReportPage = summary.page(self.head, self.document)
-        return page
+        return said_in(page, self.word)
 
 
 Ran = TypeVar("Ran", bound=RunResult[Any])
@@ -230,9 +231,10 @@ Ran = TypeVar("Ran", bound=RunResult[Any])
 class RunReport(Generic[Ran]):
     """Gathers the entries of a run for a result of one kind."""
 
-    def __init__(self, kind: type[Ran]) -> None:
+    def __init__(self, kind: type[Ran], *, word: Word = option) -> None:
         self._kind = kind
-        self._packer: Packer[Any] = Packer(kind.kind)
+        self._word = word
+        self._packer: Packer[Any] = Packer(kind.kind, word=word)
         self.sums = Sums()
 
     def add(self, entry: Any) -> None:
@@ -248,7 +250,7 @@ class RunReport(Generic[Ran]):
         """Return the result when all is done."""
         sums = Sums(self.sums.states.copy(), self.sums.figures.copy())
         document = self._kind.document_of(self._packer.packed(), sums, (*notes, *self._kind.notes_of(sums)))
-        return self._kind(head=head, document=document, sums=sums, **more)
+        return self._kind(head=head, document=document, sums=sums, word=self._word, **said_in(more, self._word))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -301,17 +303,21 @@ class Compactions(RunResult[CompactionResult]):
                     continue
             yield entry
 
+    @property
+    def _untold(self) -> Texts:
+        return tuple(note for note in self.notes if note != self.rest)
+
     def _show(self, entry: CompactionResult, shown: First) -> None:
         is_bad = entry.state.is_bad or entry.unverified
         shown.add(None if is_bad else entry.state, lambda: "\n".join(compaction_lines(entry, dry_run=self.dry_run)))
 
     def _text(self, shown: First) -> Iterator[str]:
-        yield from _with_summary(self._summary(), shown)
+        yield from _with_summary(self._summary(), shown, self.word)
 
     def _table(self) -> Iterator[str] | None:
         if not self.dry_run:
             return None
-        return place_paragraphs(self._summary(), PLANNED, map(planned_row, self.places))
+        return place_paragraphs(self._summary(), PLANNED, map(planned_row, self.places), self.word)
 
     def _summary(self) -> str:
         totals = self.totals
@@ -425,7 +431,7 @@ class Decisions(RunResult[InitiatorResult]):
         ]
         looked_at, queued = plural(self.sums.count, "place"), plural(self.sums.figures["queued"], "request")
         summary = f"{looked_at} looked at: {', '.join([due, *counts])}; {queued} queued"
-        yield "\n".join([*wrapped(summary), "", *decision_lines(shown.items()), *shown.others()])
+        yield "\n".join([*wrapped(summary), "", *decision_lines(shown.items()), *shown.others(self.word)])
 
     @classmethod
     def when_stopped(cls, sums: Sums) -> str:
@@ -486,10 +492,11 @@ class Cleanings(RunResult[CleaningResult]):
         )
 
     def _text(self, shown: First) -> Iterator[str]:
-        yield from _with_summary(self._summary(), shown)
+        yield from _with_summary(self._summary(), shown, self.word)
 
     def _table(self) -> Iterator[str]:
-        return place_paragraphs(self._summary(), WOULD_GO if self.dry_run else GONE, map(cleaning_row, self.places))
+        head = WOULD_GO if self.dry_run else GONE
+        return place_paragraphs(self._summary(), head, map(cleaning_row, self.places), self.word)
 
     def _summary(self) -> str:
         sums = self.sums.figures
@@ -507,8 +514,8 @@ class Cleanings(RunResult[CleaningResult]):
         return f"of the requests {by_state(sums.states) or 'none has ended'}; the next run goes on with the others"
 
 
-def _with_summary(summary: str, shown: First) -> Iterator[str]:
+def _with_summary(summary: str, shown: First, word: Word) -> Iterator[str]:
     """Yield blocks with an empty line between them, and their summary, which follows a single block."""
-    parts, text = [*shown.items(), *shown.others()], "\n".join(wrapped(summary, "", "    "))
+    parts, text = [*shown.items(), *shown.others(word)], "\n".join(wrapped(summary, "", "    "))
     for number, part in enumerate([text, *parts] if len(parts) > 1 else [*parts, text]):
         yield f"\n\n{part}" if number else part

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from rich.cells import cell_len
 
 from acidlib.acid.names import DELETE_DELTA_PREFIX
+from acidlib.arguments import AS_JSON, Word, option, said
 from acidlib.masking import masked
 from acidlib.model.requests import State
 from acidlib.model.results import (
@@ -367,7 +368,7 @@ def _place_lines(place: ShownPlace) -> Iterator[str]:
 _TABLES_SHOWN, _WORST_SHOWN, _SHOWN_OF_A_KIND = 20, 3, 5
 
 
-def status_text(document: StatusDocument) -> str:
+def status_text(document: StatusDocument, word: Word = option) -> str:
     """Return the status of all tables: a summary, the figures, each finding, and the tables."""
     counts = {level: sum(finding.level == level for finding in document.findings) for level in ("error", "warning")}
     wrong = ", ".join(plural(count, level) for level, count in counts.items() if count)
@@ -376,7 +377,7 @@ def status_text(document: StatusDocument) -> str:
     for label, facts in (
         ("Requests", _requests(document.totals)),
         ("Transactions", _transactions(document)),
-        ("In the way", _blockers(holders_of(document.blockers))),
+        ("In the way", _blockers(holders_of(document.blockers), word)),
         ("Places", _worst(document.totals)),
     ):
         for number, fact in enumerate(facts):
@@ -384,7 +385,7 @@ def status_text(document: StatusDocument) -> str:
     if document.findings:
         lines += ["", *_findings(document.findings)]
     if document.tables:
-        lines += ["", *_tables(document.tables)]
+        lines += ["", *_tables(document.tables, word)]
     return "\n".join(lines)
 
 
@@ -433,13 +434,13 @@ def holders_of(blockers: Iterable[CleaningBlocker] | None) -> list[Holder]:
     return sorted(holders.values(), key=lambda holder: (-holder.cleanings, holder.first.id))
 
 
-def _blockers(holders: Sequence[Holder]) -> Iterator[str]:
+def _blockers(holders: Sequence[Holder], word: Word) -> Iterator[str]:
     for first, cleanings in holders[:_SHOWN_OF_A_KIND]:
         name = f"{first.kind} {first.id} of {first.user} at {first.host}"
         more = f" and {cleanings - 1:,} more" if cleanings > 1 else ""
         yield f"{name}{aged(', there since', first.age)}: of cleaning {first.ref}{more}"
     if len(holders) > _SHOWN_OF_A_KIND:
-        yield f"and {len(holders) - _SHOWN_OF_A_KIND:,} more; --output json tells of each"
+        yield said(f"and {len(holders) - _SHOWN_OF_A_KIND:,} more; {AS_JSON} tells of each", word)
 
 
 def _worst(totals: TableFigures) -> Iterator[str]:
@@ -476,7 +477,7 @@ def _findings(findings: Sequence[Finding]) -> Iterator[str]:
             yield f"{'':<8}and {others:,} more: {trouble}"
 
 
-def _tables(tables: Sequence[TableFigures]) -> Iterator[str]:
+def _tables(tables: Sequence[TableFigures], word: Word) -> Iterator[str]:
     rows: list[tuple[str, ...]] = [
         ("Table", "Level", "Init", "Work", "Ready", "Failed", "Deltas", "Ratio", "To clean", "Aborted")
     ]
@@ -492,7 +493,7 @@ def _tables(tables: Sequence[TableFigures]) -> Iterator[str]:
         rows.append((name, table.level, *queue, failed, *listed, "-" if aborted is None else str(aborted)))
     yield from fitted(rows, right=range(2, len(rows[0])))
     if len(tables) > _TABLES_SHOWN:
-        yield f"and {plural(len(tables) - _TABLES_SHOWN, 'more table')}; --output json tells of each"
+        yield said(f"and {plural(len(tables) - _TABLES_SHOWN, 'more table')}; {AS_JSON} tells of each", word)
 
 
 def checks_text(document: ChecksDocument) -> str:

@@ -8,7 +8,7 @@ import json
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from html import escape
 from itertools import islice
 from pathlib import Path
@@ -16,11 +16,12 @@ from typing import Any, ClassVar, Generic, TypeVar, overload
 
 import msgspec
 
+from acidlib.arguments import Word, option, said_in
 from acidlib.errors import RefusedError
-from acidlib.model.results import Head
+from acidlib.model.results import Head, Texts
 from acidlib.report.html import fragment_of, has_libraries, html_of, require_libraries, write_page
 from acidlib.report.page import ReportPage
-from acidlib.report.text import JsonEntry, json_text
+from acidlib.report.text import JsonEntry, json_text, wrapped
 from acidlib.wording import plural
 
 EXIT_DONE, EXIT_NOT_DONE, EXIT_SOME_FAILED = 0, 1, 3
@@ -78,17 +79,18 @@ class Packed(Sequence[T]):
 
 
 class Packer(Generic[T]):
-    """Compresses values of one kind as they come."""
+    """Compresses values of one kind as they come, with arguments in the words of a caller."""
 
-    def __init__(self, kind: type[T]) -> None:
+    def __init__(self, kind: type[T], *, word: Word = option) -> None:
         self._kind = kind
+        self._word = word
         self._buffer = io.BytesIO()
         self._lines = gzip.open(self._buffer, "wt", compresslevel=1, encoding="ascii")  # noqa: SIM115 - open to the end of the run
         self._count = 0
 
     def add(self, value: T) -> None:
         """Add a value."""
-        self._lines.write(json.dumps(msgspec.to_builtins(value)) + "\n")
+        self._lines.write(json.dumps(msgspec.to_builtins(said_in(value, self._word))) + "\n")
         self._count += 1
 
     def packed(self) -> Packed[T]:
@@ -101,7 +103,7 @@ class Packer(Generic[T]):
 class Result(ABC):
     """The result of a verb: a frozen value. It is what `acidlib JOB --output json` prints, as a program wants it.
 
-    `str()` is the text that the command prints for people; a notebook shows the report of the command.
+    `str()` is the text that the command prints for people, with its notes; a notebook shows the report of the command.
 
     >>> table = acidlib.directory("warehouse/sales.db/orders", all_committed=True)
     >>> result = table.plan("major")
@@ -116,11 +118,17 @@ class Result(ABC):
     head: Head
     document: Any
     """The fields after the head, typed by each kind of result."""
+    word: Word = field(default=option, compare=False)
+    """Has all texts name arguments in the words of the caller."""
 
     listed: ClassVar[str]
     """The field of the document with the list of entries."""
     kind: ClassVar[type]
     """The type of an entry."""
+
+    def __post_init__(self) -> None:
+        """Have the document name arguments in the words of the caller."""
+        object.__setattr__(self, "document", said_in(self.document, self.word))
 
     @property
     def entries(self) -> Sequence[JsonEntry]:
@@ -145,6 +153,16 @@ class Result(ABC):
     @abstractmethod
     def text_pieces(self) -> Iterator[str]:
         """Yield the text for people, piece by piece."""
+
+    @property
+    def notes(self) -> Texts:
+        """Sentences about the run as a whole."""
+        return ()
+
+    @property
+    def _untold(self) -> Texts:
+        """The notes that the text does not say."""
+        return self.notes
 
     @property
     def nothing(self) -> str:
@@ -181,7 +199,9 @@ class Result(ABC):
         write_page(html_of(page), Path(path), unique=uuid.uuid4().hex[:16])
 
     def __str__(self) -> str:
-        return "".join(self.text_pieces())
+        notes = [line for note in self._untold for line in wrapped(f"note: {note}", "", "      ")]
+        text = "".join(self.text_pieces())
+        return "\n".join([text, "", *notes]) if notes else text
 
     def __repr__(self) -> str:
         return (

@@ -84,7 +84,7 @@ def _orc(source: SourceFile) -> JoinFacts:
     try:
         tail = read_tail(source)
     except RefusedError as error:
-        return JoinFacts(way=JoinWay.WHOLE, reason=str(error))
+        return JoinFacts(way=JoinWay.WHOLE, reason=error.words)
     if is_acid(tail.root):
         raise RefusedError(
             f"Cannot compact {source.name}: it has ACID columns, which no file of an insert-only table has"
@@ -101,7 +101,7 @@ def _parquet(source: SourceFile) -> JoinFacts:
     try:
         footer = read_footer(source)
     except RefusedError as error:
-        return JoinFacts(way=JoinWay.WHOLE, reason=str(error))
+        return JoinFacts(way=JoinWay.WHOLE, reason=error.words)
     if footer.alone:
         return JoinFacts(way=JoinWay.WHOLE, reason=footer.alone)
     group_key = hashlib.sha256(repr(footer.identity).encode()).hexdigest()
@@ -114,7 +114,7 @@ def _text(source: SourceFile, codecs: str) -> JoinFacts:
     try:
         ending = codec_ending(source.name, codecs)
     except RefusedError as error:
-        return JoinFacts(way=JoinWay.WHOLE, reason=str(error))
+        return JoinFacts(way=JoinWay.WHOLE, reason=error.words)
     if ending in JOINED_CODECS:
         return JoinFacts(way=JoinWay.LINES, group_key=ending, reason=f"compressed as {ending}")
     if ending:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from acidlib.acid.names import Generation
+from acidlib.arguments import METASTORE_DB, SHOW, UNDO
 from acidlib.errors import CorruptError
 from acidlib.metastore.hms import Hms
 from acidlib.model.requests import CompactionRequest, State
@@ -47,11 +48,11 @@ def _cancel_in_sql(
         try:
             row = queue.find(number)
         except CorruptError as error:
-            return Cancellation(id=number, state=Outcome.REFUSED, reason=str(error))
+            return Cancellation(id=number, state=Outcome.REFUSED, reason=error.words)
         if row is not None and is_ours and row.facts.metastore != metastore:
             return _refused(row, f"it is {surroundings_of(row)}")
         if row is None and number in of_hive:
-            reason = "it is in the metastore's own queue, which no call changes: name its database with --metastore-db"
+            reason = f"it is in the metastore's own queue, which no call changes: name its database with {METASTORE_DB}"
             return _refused(of_hive[number], reason)
         return _planned(number, row, can_undo=True)
 
@@ -69,7 +70,7 @@ def _cancel_in_hive4(hms: Hms, numbers: Sequence[int], *, dry_run: bool) -> list
     def withdraw(waiting: Sequence[int]) -> list[Cancellation]:
         answers = hms.abort_compactions(waiting)
         return [
-            _refused(rows[number], f"the metastore says: {answers.get(number, 'nothing')}; see acidlib show")
+            _refused(rows[number], f"the metastore says: {answers.get(number, 'nothing')}; see {SHOW}")
             for number in waiting
             if not answers.get(number, "").startswith("Success")
         ]
@@ -94,14 +95,14 @@ def _withdrawn(
 def _planned(number: int, row: CompactionRequest | None, *, can_undo: bool) -> Cancellation:
     """Return whether a request can be withdrawn, and if not what to do."""
     if row is None:
-        return Cancellation(id=number, state=Outcome.MISSING, reason="there is no such request; see acidlib show")
+        return Cancellation(id=number, state=Outcome.MISSING, reason=f"there is no such request; see {SHOW}")
     match row.state:
         case State.INITIATED:
             return replace(_refused(row, "it waits, and would be withdrawn"), state=Outcome.PLANNED)
         case State.WORKING:
             return _refused(row, f"{row.worker_id} works on it: end that run, which gives it back, and call again")
         case State.READY_FOR_CLEANING:
-            advice = ": acidlib undo takes a result back" if can_undo else ""
+            advice = f": {UNDO} takes a result back" if can_undo else ""
             return _refused(row, f"it is done, and awaits the cleaner{advice}")
         case _:
             return _refused(row, f"it has ended before, as {row.state.label}")

@@ -232,14 +232,14 @@ class _RequestCleaning:
             try:
                 return self._clean()
             except CleaningForbiddenError as error:
-                if dry_run or not self._cleaning.end_forbidden(self.request, str(error)):
+                if dry_run or not self._cleaning.end_forbidden(self.request, error.words):
                     raise
-                return replace(self.result, state=Outcome.REFUSED, reason=str(error))
+                return replace(self.result, state=Outcome.REFUSED, reason=error.words)
             except NothingToCleanError as error:
                 if not dry_run:
                     self._cleaning.end_dropped(self.request)
                 state = Outcome.PLANNED if dry_run else Outcome.SUCCEEDED
-                return replace(_nothing_yet(self.request), state=state, reason=str(error))
+                return replace(_nothing_yet(self.request), state=state, reason=error.words)
         except Exception as raised:
             return self._failed(known_error(raised, f"clean {self.request.ref}"))
 
@@ -267,7 +267,7 @@ class _RequestCleaning:
             try:
                 trash = self._services.store(place.location).trash_place(place.location)
             except RefusedError as error:  # nothing can be moved there: the request waits
-                raise NotOursError(str(error)) from error
+                raise NotOursError(error.words) from error
         if dry_run:
             return self._would_clean(request, place, not_ready, trash)
         self._limiter.assert_not_stopped()

@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 
 from acidlib.acid.names import LONG_MAX
+from acidlib.arguments import WITHOUT_DRY_RUN
 from acidlib.errors import (
     AcidError,
     BusyError,
@@ -106,7 +107,7 @@ class PlaceCompaction:
 
     def hung(self, error: HangingError) -> CompactionResult:
         """Return the result where a step hangs; its request stays with this run until a later one finds that dead."""
-        return self._ended(Outcome.FAILED, str(error))
+        return self._ended(Outcome.FAILED, error.words)
 
     async def run(self) -> CompactionResult:
         """Carry the compaction out, or plan it. Closed before its end, it gives its request and its place back."""
@@ -128,7 +129,7 @@ class PlaceCompaction:
                 result = await self._compact(hold, listed)
             except HangingError as error:  # of a task: nothing more is asked of that file system
                 hold.leave_claim()
-                result = self._ended(Outcome.FAILED, str(error))
+                result = self._ended(Outcome.FAILED, error.words)
             except Exception as error:
                 result = self._failure(error, hold)
         except BaseException:
@@ -141,7 +142,7 @@ class PlaceCompaction:
             try:
                 hold.close()  # unless that is done
             except Exception as error:  # the claim goes stale by itself
-                note = str(known_error(error, f"release the claim of {self.name}"))
+                note = known_error(error, f"release the claim of {self.name}").words
                 self._services.progress.note(note, place=self.name)
 
     async def _compact(self, hold: CompactionHold | None, listed: ListedPlace) -> CompactionResult:
@@ -249,8 +250,8 @@ class PlaceCompaction:
         self._so_far = replace(self._so_far, deltas_before=listed.deltas)
         if listed.holds_staging and services.store(place.location).unfinished(place.location):
             raise RefusedError(
-                f"Cannot plan a compaction of {place.ref}: a publication there is unfinished; a run without "
-                "--dry-run finishes it"
+                f"Cannot plan a compaction of {place.ref}: a publication there is unfinished; "
+                f"{WITHOUT_DRY_RUN} finishes it"
             )
         return listed
 
@@ -313,7 +314,7 @@ class PlaceCompaction:
             try:
                 left = None if hangs else stage.discard()
             except Exception as error:
-                left = str(known_error(error, f"remove {stage.path}"))
+                left = known_error(error, f"remove {stage.path}").words
             if left is not None:
                 note = f"{left}; a cleaning removes it when it is a day old"
                 services.progress.note(note, level=WARNING, place=str(place.ref))
@@ -386,9 +387,9 @@ class PlaceCompaction:
     def _failure(self, error: Exception, hold: CompactionHold | None) -> CompactionResult:
         """Return the result of a compaction that ends by an error."""
         if isinstance(error, UnverifiedError):
-            return replace(self._ended(outcome_of(error), str(error)), unverified=True)
+            return replace(self._ended(outcome_of(error), error.words), unverified=True)
         error = known_error(error, f"compact {self._so_far.ref}")
-        state, reason = outcome_of(error), str(error)
+        state, reason = outcome_of(error), error.words
         if isinstance(error, BusyError) and not self._run.is_named:
             state = Outcome.SKIPPED  # another run has it: only the operator who names a place wants to know
         if state is Outcome.FAILED and hold is not None and not isinstance(error, UnknownOutcomeError):
@@ -449,7 +450,7 @@ class PlaceCompaction:
             hold.close()
         except Exception as raised:
             error = known_error(raised, f"end the request for {result.ref}")
-            self._services.progress.note(str(error), place=str(result.ref))
+            self._services.progress.note(error.words, place=str(result.ref))
             if state is not Outcome.READY_FOR_CLEANING:
                 return replace(result, reason=f"{result.reason}; then: {error}")
         return result

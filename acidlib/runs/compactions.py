@@ -95,7 +95,7 @@ def compactions(
         try:
             backend.queue.purge_history()
         except Exception as error:  # the next run purges it: the results of this one have to be reported
-            notes.append(str(known_error(error, "purge the history")))
+            notes.append(known_error(error, "purge the history").words)
     return RunEnd(notes=tuple(notes), rest=queue.rest, left=queue.left)
 
 

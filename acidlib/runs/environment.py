@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from acidlib.arguments import METASTORE_DB
+from acidlib.arguments import METASTORE_DB, QUEUE_URL
 from acidlib.config.files import METASTORE_DB_VARIABLE, absolute_path, conf_file
 from acidlib.config.settings import Settings, load_settings
 from acidlib.errors import RefusedError, UsageError
@@ -41,7 +41,7 @@ Source: Spark `org.apache.spark.deploy.yarn.Client` (LOCALIZED_CONF_DIR, LOCALIZ
 """
 QUEUE_IN_A_FILE = (
     "Cannot use the queue in a file of the driver's machine: Spark chooses that machine anew for each run "
-    "(--deploy-mode cluster); --queue-url names a database that each of them reaches"
+    f"(--deploy-mode cluster); {QUEUE_URL} names a database that each of them reaches"
 )
 
 

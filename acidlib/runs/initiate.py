@@ -8,6 +8,7 @@ from functools import partial
 
 from acidlib.acid.names import Generation
 from acidlib.acid.state import acid_state
+from acidlib.arguments import WITHOUT_DRY_RUN
 from acidlib.errors import (
     AcidError,
     BusyError,
@@ -110,7 +111,7 @@ def _first_look(services: Services, listed: ListingOutcome) -> InitiatorResult |
 def _judged(listed: ListingOutcome, answer: _Judged | AcidError) -> _Judged:
     """Return the answer of `_judge` about a place, or its failure where that hangs."""
     if isinstance(answer, AcidError):
-        return _result(listed.place, reason=str(answer), outcome=Outcome.FAILED), None
+        return _result(listed.place, reason=answer.words, outcome=Outcome.FAILED), None
     return answer
 
 
@@ -135,7 +136,7 @@ def _judge(
         if listed.holds_staging and services.store(place.location).unfinished(place.location):
             if dry_run:
                 raise ConflictError(
-                    f"Cannot judge {place.ref}: a publication there is unfinished; a run without --dry-run finishes it"
+                    f"Cannot judge {place.ref}: a publication there is unfinished; {WITHOUT_DRY_RUN} finishes it"
                 )
             backend.fence.finish(place)
             listed = place.listed(list_location(services.fs(place.location), place.location, missing=ConflictError))
@@ -155,7 +156,7 @@ def _judge(
         figures = RequestFacts(deltas=listed.deltas, bytes=listed.delta_bytes, reason=decision.reason)
         return result, None if dry_run else Decided(listed=listed, kind=decision.kind, figures=figures)
     except BusyError as error:
-        return _result(place, reason=str(error), outcome=Outcome.LEFT_ALONE), None
+        return _result(place, reason=error.words, outcome=Outcome.LEFT_ALONE), None
     except Exception as error:
         return _after_error(services, backend, place, known_error(error, f"judge {place.ref}")), None
 
@@ -192,7 +193,7 @@ def refused_now(services: Services, attempts: Attempts, listed: ListedPlace, kin
     try:
         inputs = choose_inputs(services.stores, listed, kind, minor_as_major_bytes=limit, automatic=True)
     except RefusedError as error:
-        return Refusal(reason=str(error))
+        return Refusal(reason=error.words)
     except AcidError:
         return None  # it may fail today and not tomorrow: a worker tries it, and the history counts
     if not isinstance(inputs, Refusal):
@@ -217,7 +218,7 @@ def _queue(services: Services, backend: Backend, judged: Sequence[_Judged]) -> l
             continue
         answer = next(answers)
         if isinstance(answer, ConflictError):
-            results.append(replace(result, reason=str(answer), outcome=Outcome.LEFT_ALONE))
+            results.append(replace(result, reason=answer.words, outcome=Outcome.LEFT_ALONE))
         elif isinstance(answer, AcidError):
             results.append(_after_error(services, backend, decided.listed.place, answer))
         else:
@@ -235,7 +236,7 @@ def _after_error(services: Services, backend: Backend, place: Place, error: Acid
             outcome = Outcome.REFUSED
     except Exception:  # noqa: S110 - the first error says more
         pass
-    return _result(place, reason=str(error), outcome=outcome)
+    return _result(place, reason=error.words, outcome=outcome)
 
 
 def is_lasting(services: Services, place: Place, error: AcidError) -> bool:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, takewhile
 
+from acidlib.arguments import MAX_BYTES, MAX_PARTITIONS, METASTORE_URI
 from acidlib.errors import AcidError, RefusedError, known_error
 from acidlib.execute.answers import answer_of, value_or_raise
 from acidlib.execute.in_threads import in_threads
@@ -122,9 +123,9 @@ class Budget:
     def _limit_reason(self, input_bytes: int) -> str | None:
         run = self._run
         if run.max_partitions is not None and self._partitions >= run.max_partitions:
-            return f"--max-partitions {run.max_partitions} is reached"
+            return f"{MAX_PARTITIONS} {run.max_partitions} is reached"
         if run.max_bytes is not None and self._partitions and self._bytes + input_bytes > run.max_bytes:
-            return f"--max-bytes {size_words(run.max_bytes)} is reached"
+            return f"{MAX_BYTES} {size_words(run.max_bytes)} is reached"
         return self._late_reason()
 
     def _late_reason(self) -> str | None:
@@ -235,7 +236,7 @@ class RunQueue:
         if run.kind is CompactionType.REBALANCE and not backend.fence.can_rebalance:
             raise RefusedError(
                 "Cannot rebalance: only a metastore of Hive 4 has a lock that keeps out statements that change rows; "
-                "name one by --metastore-uri"
+                f"name one by {METASTORE_URI}"
             )
         selected = backend.tables.select(run.selection, automatic=False)
         self.notes += selected.notes
@@ -247,7 +248,7 @@ class RunQueue:
         for candidate in self._candidates(selected.places, signs, {}):
             listed = candidate.listed
             if isinstance(listed, Unlisted):
-                self._report(outcome_of(listed.error), listed.place, str(listed.error))
+                self._report(outcome_of(listed.error), listed.place, listed.error.words)
                 continue
             has_obsolete = listed.state.obsolete or listed.state.aborted or listed.holds_staging
             if candidate.compact is not None and not has_obsolete:
@@ -267,7 +268,7 @@ class RunQueue:
                         # Hive 4 takes no second request for the write ids of the last one until that is cleaned
                         self._report(Outcome.ALREADY_COMPACT, listed.place, candidate.compact)
                         continue
-                    self._report(outcome_of(error), listed.place, str(error))
+                    self._report(outcome_of(error), listed.place, error.words)
                     continue
                 request = submitted
             is_free = candidate.compact is not None
@@ -345,10 +346,10 @@ class RunQueue:
                 known.append((request, value_or_raise(place)))
             except Exception as raised:
                 error = known_error(raised, f"compact {request.ref}")
-                result = unstarted_result(outcome_of(error), nowhere(request), request.type, str(error))
+                result = unstarted_result(outcome_of(error), nowhere(request), request.type, error.words)
                 self._on_result(replace(result, id=None if self._run.dry_run else request.id))
                 if not self._run.dry_run:
-                    self._backend.queue.refuse(request, str(error))
+                    self._backend.queue.refuse(request, error.words)
         return known
 
     def _listed_for_budget(self, waiting: Sequence[WaitingRequest]) -> Iterator[ListingOutcome | None]:

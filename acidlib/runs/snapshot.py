@@ -109,6 +109,10 @@ class Snapshot:
         if self._finalizer is not None:
             self._finalizer.atexit = False  # at the end of the process `_close_all` does it, in the same thread
 
+    def __repr__(self) -> str:
+        columns, splits = plural(len(self.scan.schema), "column"), plural(len(self.splits), "split")
+        return f"<Snapshot: {self.scan.table}, {columns}, {splits}, {'open' if self._is_open else 'closed'}>"
+
     def assert_held(self) -> None:
         """Raise ConflictError if the snapshot is closed or its locks are lost: a cleaner may remove its files."""
         if not self._is_open:
@@ -242,7 +246,7 @@ class Held:
             try:
                 self._read.end()
             except AcidError as error:
-                self._note(str(error))
+                self._note(error.words)
             finally:
                 self._stack.close()
                 _OPEN.discard(self)

@@ -67,7 +67,7 @@ def undo_compaction(
     except (MissingError, UsageError):
         raise
     except AcidError as error:
-        return replace(result, state=outcome_of(error), reason=str(error))
+        return replace(result, state=outcome_of(error), reason=error.words)
 
 
 def _would_undo(services: Services, undoing: Undoing, request: CompactionRequest) -> UndoResult:

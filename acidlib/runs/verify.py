@@ -193,7 +193,7 @@ class Verifier:
         except UnverifiedError:
             raise
         except AcidError as error:
-            raise UnverifiedError(_message(result, str(error), verification)) from error
+            raise UnverifiedError(_message(result, error.words, verification)) from error
 
 
 _SHOWN = 3

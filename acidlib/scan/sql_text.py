@@ -39,6 +39,7 @@ from acidlib.scan.literals import (
     same_or_both_null,
     type_name,
 )
+from acidlib.wording import did_you_mean
 
 Node: TypeAlias = Any
 """A node of a parsed text; the name of its class differs between the releases of sqlglot."""
@@ -73,6 +74,8 @@ _FUNCTIONS = frozenset(
 )
 """Functions of Spark that are called without parentheses: the releases of sqlglot take some of them for columns."""
 
+_DAY = re.compile(r"([0-9]{4}) - ([0-9]{1,2}) - ([0-9]{1,2})", re.ASCII)
+"""A date without quotes, as its node is written."""
 _MAX_SHOWN = 20
 _MAX_SHOWN_CHARACTERS = 300
 
@@ -254,7 +257,9 @@ class _Parser:
             names = sorted(self._columns)
             more = f" and {len(names) - _MAX_SHOWN} more" if len(names) > _MAX_SHOWN else ""
             raise unusable(
-                self._text, f"there is no column {name}; the columns are {', '.join(names[:_MAX_SHOWN])}{more}"
+                self._text,
+                f"there is no column {name}; the columns are {', '.join(names[:_MAX_SHOWN])}{more}"
+                f"{did_you_mean(name.lower(), names)}",
             )
         return column
 
@@ -280,6 +285,8 @@ def literal_of(node: Node) -> Literal:
         if set(_stated(node)) - {"this", "to", "safe"}:
             raise _unknown(node)
         return _cast(node)
+    if day := _DAY.fullmatch(_sql(node)):
+        raise UnsupportedError(f"{_sql(node)} is a subtraction; a date has quotes: '{'-'.join(day.groups())}'")
     raise UnsupportedError(f"{_sql(node)} is no literal")
 
 

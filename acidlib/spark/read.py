@@ -56,7 +56,7 @@ def _hold(snapshot: Snapshot, frame: SnapshotFrame) -> HeldSnapshot:
         try:
             snapshot.assert_held()
         except ConflictError as error:
-            frame.refuse(str(error))
+            frame.refuse(error.words)
             return True
         except AcidError:
             pass  # the metastore has not answered for a while; the transaction may still be alive

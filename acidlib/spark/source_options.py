@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from acidlib.arguments import names_command, option
 from acidlib.errors import UsageError
 from acidlib.scan.splits import Scan, Split
 from acidlib.stores.stores import Stores
+from acidlib.wording import closest
 
 FORMAT = "hive_acid"
 
@@ -76,16 +78,19 @@ _WORDS = {
     "columns": "tableColumns",
     "table": "DB.NAME",
     "partition": "partitions",
-    "metastore-uri": "metastore",
+    "metastore-uri": "the option metastore",
     "no-metastore": "location",
     "warehouse": "location",
+    "principal": "spark.kerberos.principal",
+    "keytab": "spark.kerberos.keytab",
 }
 """What stands for arguments of messages where that is not their name among the options."""
 
 
 def word(argument: str) -> str:
     """Return what stands for an argument of messages in the options of a `load()`; else its name in `acidlib`."""
-    return _WORDS.get(argument) or _KNOWN.get(argument.replace("-", "")) or argument.replace("-", "_")
+    known = _WORDS.get(argument) or _KNOWN.get(argument.replace("-", ""))
+    return known or (option(argument) if names_command(argument) else argument.replace("-", "_"))
 
 
 def source_options(options: Mapping[str, str]) -> SourceOptions:
@@ -95,9 +100,11 @@ def source_options(options: Mapping[str, str]) -> SourceOptions:
     settings = {key: value for key, value in given.items() if "." in key}
     unknown = sorted(given.keys() - settings.keys() - _KNOWN.keys())
     if unknown:
+        meant = closest(unknown[0], _KNOWN)
+        hint = "" if meant is None else f"; did you mean {_KNOWN[meant]}?"
         raise UsageError(
             f"Cannot read with the option {unknown[0]}: {FORMAT} knows {', '.join(_KNOWN.values())}, and settings such "
-            "as hive.metastore.uris"
+            f"as hive.metastore.uris{hint}"
         )
     location, table = given.get("location"), None
     if path is not None and ("/" in path or location is not None):

@@ -14,7 +14,7 @@ from acidlib.errors import AcidError, ConflictError, RefusedError, RetryError, U
 from acidlib.execute.spark_frame import spark_schema
 from acidlib.scan.read import read_task
 from acidlib.scan.splits import Split
-from acidlib.spark.source_options import FORMAT, Address, Planned, source_options
+from acidlib.spark.source_options import FORMAT, Address, Planned, source_options, word
 
 
 class HiveAcidSource(DataSource):
@@ -102,6 +102,7 @@ class HiveAcidReader(DataSourceReader):
         try:
             yield from read_task(self._scan, partition.splits, self._stores)
         except AcidError as error:
+            error.put(word)
             error.add_note(
                 f"If a cleaner has removed the file: the snapshot was released; load {self._scan.table} again."
             )

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import acidlib
 from acidlib.acid.names import Calls, Generation, Reader
+from acidlib.arguments import LOCATIONS, METASTORE_URI, QUEUE_URL
 from acidlib.errors import AcidError, RefusedError, RetryError
 from acidlib.execute.answers import value_or_raise
 from acidlib.execute.executors import LOOKS, describe_executor, difference_of, has_compiled_kernels
@@ -78,7 +79,7 @@ def checks(
     calls: Calls | None = None
     locations = list(places)
     if not environment.metastore:
-        reason = "none is named: --metastore-uri or HIVE_CONF_DIR would"
+        reason = f"none is named: {METASTORE_URI} or HIVE_CONF_DIR would"
         yield from (Check(name, State.UNCHECKED, reason) for name in ("metastore", "Hive's compactor", "clock"))
     else:
         try:
@@ -90,12 +91,12 @@ def checks(
                 if warehouse := hms.config_value(WAREHOUSE, "").strip():
                     locations.append(warehouse)
         except AcidError as error:
-            advice = "have --metastore-uri or hive-site.xml name one that answers"
-            yield Check("metastore", State.WRONG, str(error), advice)
+            advice = f"have {METASTORE_URI} or hive-site.xml name one that answers"
+            yield Check("metastore", State.WRONG, error.words, advice)
     for place in locations:
         yield from _place(stores, place, unique())
     if not locations:
-        yield Check("store", State.UNCHECKED, "no place is known: --location names one")
+        yield Check("store", State.UNCHECKED, f"no place is known: {LOCATIONS} names one")
     yield _queue(environment, calls)
 
 
@@ -140,7 +141,7 @@ def executors_check(session: Callable[[], Runner], master: Callable[[], str]) ->
         executors = [value_or_raise(answer) for (answer,) in session().run_batches(tasks, group="acidlib doctor")]
     except AcidError as error:
         advice = "--executor-memory, --archives and the like stand before `doctor`; docs/clusters.md has what they need"
-        return Check("executors", State.WRONG, str(error), advice)
+        return Check("executors", State.WRONG, error.words, advice)
     driver = describe_executor("")
     if (difference := difference_of(executors, driver)) is not None:
         advice = "give them the environment of the driver: an archive of `acidlib pack`, or the same installation"
@@ -156,7 +157,7 @@ def _or_unchecked(name: str, check: Callable[[], Check]) -> Check:
     try:
         return check()
     except AcidError as error:
-        return Check(name, State.UNCHECKED, str(error))
+        return Check(name, State.UNCHECKED, error.words)
 
 
 def metastore_check(hms: Hms, uris: Sequence[str]) -> Check:
@@ -166,7 +167,7 @@ def metastore_check(hms: Hms, uris: Sequence[str]) -> Check:
         hms.require_compactor_calls()
         reader = hms.reader
     except RefusedError as error:
-        return Check("metastore", State.WRONG, str(error), "see docs/metastores.md about forks")
+        return Check("metastore", State.WRONG, error.words, "see docs/metastores.md about forks")
     fork = f", as version {hms.version or 'unknown'} of a fork" if hms.may_be_fork else ""
     read = "" if reader is Reader(hms.calls) else f"; its tables are read as in Hive {reader}"
     return Check("metastore", State.OK, f"Hive {version} at {', '.join(uris)}{fork}{read}")
@@ -228,7 +229,7 @@ def _place(stores: Stores, place: str, unique: str) -> Iterator[Check]:
                 broken.append(promise.seen)
     except AcidError as error:
         advice = "a job needs to write there, as the user that starts it (docs/stores.md)"
-        yield Check("store", State.WRONG, str(error), advice)
+        yield Check("store", State.WRONG, error.words, advice)
         return
     if broken:
         advice = "tables there cannot be compacted safely: use a store that keeps its promises (docs/stores.md)"
@@ -250,7 +251,7 @@ def probe_check(stores: Stores, location: Location) -> Check:
             return Check("probe", state, f"{location}: none is recorded there or above{demands}", advice)
         lacking = unproven(store, record)
     except AcidError as error:
-        return Check("probe", State.WRONG, str(error), advice)
+        return Check("probe", State.WRONG, error.words, advice)
     when = f"{record.location}: probed at {utc_time(record.time_ms / 1000)}"
     if lacking:
         return Check("probe", State.WRONG, f"{when}, and not shown: {', '.join(lacking)}", advice)
@@ -265,8 +266,8 @@ def _queue(environment: Environment, calls: Calls | None) -> Check:
         with open_queue(environment) as queue:
             queue.show()
     except AcidError as error:
-        advice = "have --queue-url or ACIDLIB_QUEUE_URL name a database that can be used"
-        return Check("queue", State.WRONG, str(error), advice)
+        advice = f"have {QUEUE_URL} or ACIDLIB_QUEUE_URL name a database that can be used"
+        return Check("queue", State.WRONG, error.words, advice)
     database, path = kind.partition("+")[0], place.removeprefix("/") if kind == "sqlite" else ""
     file = Path(path)
     if path and file.is_file() and file.stat().st_mode & stat.S_IROTH:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from acidlib.acid.names import Generation
+from acidlib.arguments import METASTORE_DB
 from acidlib.config.settings import Settings
 from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError
 from acidlib.execute.in_threads import in_threads
@@ -193,7 +194,7 @@ def _uncleaned_reason(where: Environment, services: Services, hms: Hms | None) -
     off = "Hive's own cleaner is off, and thrift does not tell this one where they wrote"
     with metastore_database(where) as database:
         if database is None:
-            return f"{off}; give it --metastore-db"
+            return f"{off}; give it {METASTORE_DB}"
         try:
             if database.shows_noted_writes():
                 return None
@@ -390,7 +391,7 @@ def _claim(services: Services, listed: ListedPlace) -> tuple[bool, str | None, i
         unfinished = len(store.unfinished(location)) if listed.holds_staging else 0
         not_obeyed = store.not_obeyed_reason(location)
     except RefusedError as error:
-        return True, None, 0, str(error)  # a claim that no run leaves
+        return True, None, 0, error.words  # a claim that no run leaves
     except AcidError:
         return True, None, 0, None  # a place that is out of reach from here proves nothing
     if holder is None:

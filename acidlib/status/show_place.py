@@ -52,9 +52,9 @@ def _shown(services: Services, place: Place) -> ShownPlace:
         try:
             state, error = state_of(), None
         except RefusedError as refusal:  # no reader can read it
-            state, error = state_of(require_history=False), str(refusal)
+            state, error = state_of(require_history=False), refusal.words
     except Exception as failure:
-        return _unknown(place, str(known_error(failure, f"show {place.ref}")))
+        return _unknown(place, known_error(failure, f"show {place.ref}").words)
     parts = place_parts(listing, state, listed.hive.names)
     rows = _rows(
         services, listed, [path for part in parts if part.role is not ReaderRole.HIDDEN for path in part.files]
@@ -109,7 +109,7 @@ def _rows(services: Services, listed: ListedPlace, paths: Sequence[str]) -> dict
 def _part(part: PlacePart, rows: Sequence[_Rows]) -> ShownPart:
     first, last = part.write_ids or (None, None)
     known = [count for count in rows if isinstance(count, int)]
-    damaged = [str(error) for error in rows if isinstance(error, AcidError)]
+    damaged = [error.words for error in rows if isinstance(error, AcidError)]
     return ShownPart(
         path=part.path,
         kind=part.kind,

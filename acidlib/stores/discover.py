@@ -98,7 +98,7 @@ def discover_warehouse(
     skipped |= dict.fromkeys(parts, _PART)
     databases = [path for path in top if path not in skipped and path.name.lower().endswith(_DATABASE_SUFFIX)]
     below = discovery.subdirectories(databases)
-    skipped |= {path: str(error) for path, error in below.items() if isinstance(error, AcidError)}
+    skipped |= {path: error.words for path, error in below.items() if isinstance(error, AcidError)}
     candidates: list[Location] = []
     for path in top:
         inside = below.get(path, [path])
@@ -113,7 +113,7 @@ def discover_warehouse(
         except _NoTable as reason:
             skipped[path] = said(str(reason))
         except Exception as error:
-            skipped[path] = str(known_error(error, f"read {path}"))
+            skipped[path] = known_error(error, f"read {path}").words
     part = next((location for location, reason in skipped.items() if reason == _PART), None)
     if part is not None and not tables:
         raise RefusedError(f"Cannot look for tables in {root}: {part}: {_PART}; {LOCATION} names a table")

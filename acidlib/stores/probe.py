@@ -64,7 +64,7 @@ def _tried(promise: Promise, place: str) -> TriedPromise:
     try:
         seen = promise.trial(place)
     except BrokenPromiseError as error:
-        state, seen = PromiseState.BROKEN, str(error)
+        state, seen = PromiseState.BROKEN, error.words
     except AcidError as error:
-        state, seen = PromiseState.FAILED, str(error)
+        state, seen = PromiseState.FAILED, error.words
     return TriedPromise(name=promise.name, sentence=promise.sentence, state=state, seen=seen)

@@ -126,7 +126,7 @@ def remove_paths(
             removed.append(item)
             reach(Point.REMOVED_ONE)
         except AcidError as error:
-            failed[path] = str(error)
+            failed[path] = error.words
     if hidden:
         store.make_durable(location)  # once for all of them: until then each is there whole, in sight or not
     for item in removed:
@@ -135,7 +135,7 @@ def remove_paths(
             try:
                 store.remove(location, hidden[item.path], identity=item.identity, pace=pace)
             except AcidError as error:
-                failed[item.path] = str(error)
+                failed[item.path] = error.words
             reach(Point.REMOVED_HIDDEN)
     if removed:
         store.make_durable(location)

@@ -16,6 +16,7 @@ from judges import merge, tables
 from judges.values import open_orc
 from mounts import unmount
 
+from acidlib.arguments import said
 from acidlib.runs import compact
 from acidlib.runs.environment import QUEUE_IN_A_FILE
 from acidlib.stores.renaming.store import RenameStage, RenameStore
@@ -277,7 +278,7 @@ def test_a_queue_on_a_machine_that_spark_chose(
     words = ("--output", "json", *NAMED, str(crud))
     ran = CliRunner().invoke(COMMANDS["major_compact"], words, obj=IN_PROCESS)
     assert ran.exit_code == 1
-    assert json.loads(ran.stdout)["error"] == {"kind": "refused", "message": QUEUE_IN_A_FILE}
+    assert json.loads(ran.stdout)["error"] == {"kind": "refused", "message": said(QUEUE_IN_A_FILE)}
     assert not (tmp_path / "home").exists()
     assert jobs.good("major_compact", *words).states == ["ready for cleaning"]
 

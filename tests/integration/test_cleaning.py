@@ -412,8 +412,8 @@ def test_where_another_queue_knows_the_compaction_the_queue_that_was_asked_is_na
     size = human_bytes(sum(bytes_below(crud / name) for name in obsolete))
     assert note.startswith(
         f"the queue {asked} has no request of {crud} that awaits cleaning, but {len(obsolete)} directories and files "
-        f"there, {size}, are obsolete if all that lies there is committed: give the --queue-url of the queue in which "
-        "the compaction was requested"
+        f"there, {size}, are obsolete if all that lies there is committed: name the queue in which the compaction "
+        "was requested with --queue-url"
     )
     assert (ran.status, ran.err) == (0, "")
     assert "request 1 for db.other was given back" in jobs("cleaner", queue_url=asked).err

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from operator import attrgetter
 from pathlib import Path
+from traceback import extract_tb
 from typing import Any
 
 import dask
@@ -99,17 +100,28 @@ def test_a_large_bucket_is_shared_by_tasks(place: Path, monkeypatch: pytest.Monk
     assert rows(place) == before
 
 
-def test_what_is_not_committed_is_given_back(place: Path) -> None:
+def test_what_is_not_committed_is_given_back(place: Path, caplog: pytest.LogCaptureFixture) -> None:
     before, lake = tree(place, times=False), table(place)
-    with lake.compaction("major") as job:
+    job = lake.compaction("major")
+    name = f"<CompactionJob: major of {place}, "
+    assert repr(job) == f"{name}not entered>"
+    with job:
         holder_of(place)
         here(job.plan.tasks)
+        assert repr(job) == f"{name}{len(job.plan.tasks)} tasks, not committed>"
+    assert repr(job) == f"{name}{len(job.plan.tasks)} tasks, given back>"
+    assert caplog.messages == [
+        f"major of {place}: the job ended without commit(): nothing is published, and its tables and partitions are "
+        "given back"
+    ]
+    caplog.clear()
     assert tree(place, times=False) == before
     with pytest.raises(ZeroDivisionError), lake.compaction("major"):
         raise ZeroDivisionError
     with pytest.raises(KeyboardInterrupt), lake.compaction("major"):
         raise KeyboardInterrupt
     assert tree(place, times=False) == before
+    assert caplog.messages == []  # an error says it
     assert lake.compact("major").ok
 
 
@@ -131,8 +143,10 @@ def test_a_commit_is_of_all_tasks_of_its_own_plan(place: Path) -> None:
         with ThreadPoolExecutor(1) as pool, pytest.raises(acidlib.UsageError, match="in another thread"):
             pool.submit(job.commit, results).result()
         assert job.commit(results).ok
-        with pytest.raises(acidlib.UsageError, match="Cannot commit a job twice"):
+        assert repr(job).endswith(", committed>")
+        with pytest.raises(acidlib.UsageError, match="Cannot commit a job twice") as raised:
             job.commit(results)
+        assert len(extract_tb(raised.value.__traceback__)) == 2  # the line of the program, and that of the verb
         with pytest.raises(acidlib.UsageError, match="Cannot enter a job twice"):
             job.__enter__()
     with pytest.raises(acidlib.UsageError, match="before its job is entered"):
@@ -144,6 +158,7 @@ def test_where_there_is_nothing_to_do_there_are_no_tasks(place: Path) -> None:
     assert lake.compact("major").ok
     with lake.compaction("major") as job:
         assert job.plan.tasks == ()
+        assert repr(job).endswith(", nothing to do>")
         assert job.commit([]).states == {"already compact": 1}
 
 

@@ -22,6 +22,7 @@ from servers.postgres import Postgres
 from servers.spark import SPARK_HOME
 from servers.yarn import Application, Yarn
 
+from acidlib.arguments import said
 from acidlib.cli.launch import IN_A_CONTAINER
 from acidlib.execute.spark import other_queue
 from acidlib.location import Location
@@ -178,7 +179,7 @@ def test_what_a_driver_that_yarn_starts_cannot_do_is_refused(site: Site, table: 
     words = ("--location", str(table.place), "--all-committed")
     ran = site.run(CLUSTER, "major-compact", *words)
     assert (ran.status, ran.out) == (1, "")
-    assert QUEUE_IN_A_FILE in ran.err
+    assert said(QUEUE_IN_A_FILE) in ran.err
     assert site.new_applications() == []
     words += ("--queue-url", "sqlite:////nowhere/queue.db", *JOB_QUEUE)
     ran = site.run((*CLUSTER, *PYTHON), ROOT / "jobs/major_compact.py", *words, program=PLAIN)

@@ -12,6 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from acidlib import errors
+from acidlib.cli.launch import JOBS
+
 PACKAGE = Path(__file__).parents[2] / "acidlib"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -29,6 +32,18 @@ FIELDS_OF_JSON = {"model/results.py": {"found"}, "status/doctor.py": {"found"}}
 """Names that documents have."""
 LIMITS = re.compile(r"_?(MOST|LEAST|LONGEST|SHORTEST|FEWEST|LARGEST|SMALLEST)_")
 """Beginnings of a constant that is a limit: that is MAX_ or MIN_."""
+OF_THE_COMMAND_LINE = ("cli/", "arguments.py", "documents.py", "execute/spark_options.py", "config/keys.py")
+"""What is told on the command line alone, and the tables of words: there options are named as they are."""
+ERRORS = frozenset(name for name, each in vars(errors).items() if isinstance(each, type) and each is not Path)
+MEANT = frozenset(
+    (
+        ("config/settings.py", "--set"),
+        ("model/results.py", "--idle"),
+        ("queue/tables.py", "str(error) has the words of the command line: .words"),
+        ("stores/listing.py", "str(error) has the words of the command line: .words"),
+    )
+)
+"""A source of settings, an explanation in the documents, what is stored, and a key."""
 SHARED_NAMES = frozenset({"main", "probe", "Bytes", "Longs"})
 """Names that several modules may define: what starts a process, a verb that is a command, and types of arrays, which
 kernels state themselves.
@@ -47,6 +62,39 @@ def is_property(node: ast.AST) -> bool:
     return isinstance(node, FUNCTIONS) and any(
         "property" in ast.unparse(decorator) for decorator in node.decorator_list
     )
+
+
+def texts_of_code(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Yield the texts of a module that are no docstrings and no comments on a definition or field."""
+    told = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in told:
+            yield node.lineno, node.value
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_a_text_names_arguments_so_that_each_door_says_them_in_its_words(module: Path) -> None:
+    name, tree, wrong = str(module.relative_to(PACKAGE)), ast.parse(module.read_text()), []
+    if name.startswith(OF_THE_COMMAND_LINE):
+        return
+    options = {option for job in JOBS for parameter in job.load().params for option in parameter.opts}
+    for line, text in texts_of_code(tree):
+        wrong += [f"line {line}: {option}" for option in re.findall(r"--[a-z][a-z-]+", text) if option in options]
+        wrong += [f"line {line}: {command}" for command in re.findall(r"acidlib (?:show|undo|cancel)\b", text)]
+    for handler in ast.walk(tree):
+        if isinstance(handler, ast.ExceptHandler) and handler.name and set(names_in(handler.type)) <= ERRORS:
+            wrong += [
+                f"line {node.lineno}: str({handler.name}) has the words of the command line: .words"
+                for node in ast.walk(handler)
+                if ast.unparse(node) == f"str({handler.name})"
+            ]
+    assert [each for each in wrong if (name, each.partition(": ")[2]) not in MEANT] == []
+
+
+def names_in(node: ast.AST | None) -> Iterator[str]:
+    """Yield the names of classes in the head of a handler."""
+    if node is not None:
+        yield from (each.id for each in ast.walk(node) if isinstance(each, ast.Name))
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))

@@ -408,7 +408,7 @@ class AbfsFileSystem(RenameFileSystem):
             with container.raising("rename", f"{source} to {target}", missing=missing):
                 container.rename(container.inside(source), container.inside(target))
         except ConflictError as error:
-            if "already exists" in str(error):
+            if "already exists" in error.words:
                 raise ConflictError(f"Cannot rename {source} to {target}: {target} already exists") from error
             raise
 

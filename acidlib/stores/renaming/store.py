@@ -587,7 +587,7 @@ def try_to_remove_staging(fs: FileSystem, location: Location, staging: str) -> s
     try:
         fs.remove_tree(str(location), staging.removeprefix(f"{location}/"))
     except AcidError as error:
-        return str(error)
+        return error.words
     return None
 
 
@@ -596,7 +596,7 @@ def _remove_recorded_staging(fs: RenameFileSystem, location: Location, staging: 
     try:
         _remove_record(fs, staging)
     except AcidError as error:
-        return str(error)
+        return error.words
     reach(Point.UNRECORDED)
     return try_to_remove_staging(fs, location, staging)
 

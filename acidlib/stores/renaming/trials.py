@@ -332,7 +332,7 @@ def _claimed_by_one(fs: RenameFileSystem, location: Location, name: str) -> Iter
         require(len(held) == 1, f"{len(held)} of {RACERS} claimed one place")
         yield held[0]
     except RefusedError as error:  # a claim as no run leaves it
-        raise BrokenPromiseError(str(error)) from error
+        raise BrokenPromiseError(error.words) from error
     finally:
         for each in held:
             with suppress(AcidError):  # it goes with the folder, too

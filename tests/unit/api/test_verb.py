@@ -10,11 +10,15 @@ from typing import Any
 import pytest
 
 import acidlib
+from acidlib.api.caller import Caller
 
 CALLS: dict[str, Any] = {
     "it has no argument partition; did you mean partitions?": {"kind": "major", "partition": "a=1"},
     "it has no argument max_byte; did you mean max_bytes?": {"kind": "major", "max_byte": 1},
     "it has no argument xyz": {"kind": "major", "xyz": 1},
+    "it has no argument dry_run; plan() does that": {"kind": "major", "dry_run": True},
+    "progress is a function of each step, None or False, and not 'no'": {"kind": "major", "progress": "no"},
+    "progress is a function of each step, None or False, and not True": {"kind": "major", "progress": True},
     "missing a required argument: 'kind'": {},
 }
 
@@ -24,6 +28,32 @@ def test_a_wrong_keyword_is_refused_with_the_one_that_is_meant(reason: str, call
     with pytest.raises(acidlib.UsageError) as raised:
         acidlib.directory("/t").compact(**call)
     assert str(raised.value) == f"Cannot call compact(): {reason}"
+
+
+def test_what_stands_without_its_name_is_told_the_name_that_is_meant(tmp_path: Path) -> None:
+    table, lake = acidlib.directory(tmp_path), acidlib.warehouse(tmp_path)
+    calls: list[tuple[Any, tuple[Any, ...], str]] = [
+        (table.compact, ("major", "dt=2024-01-*"), "as partitions='dt=2024-01-*'"),
+        (table.to_arrow, ("id > 1 and dt = '2024-01-01'",), "as where=\"id > 1 and dt = '2024-01-01'\""),
+        (table.snapshot, ("dt=1",), "as partitions='dt=1'"),
+        (lake.status, ("sales.*",), "as tables='sales.*'"),
+        (table.clean, (7,), "it has partitions=, if_exists=, retention=, trash=, force=, dry_run=, progress="),
+    ]
+    for verb, arguments, hint in calls:
+        with pytest.raises(acidlib.UsageError) as raised:
+            verb(*arguments)
+        told = f"Cannot call {verb.__name__}(): say by its name what {arguments[-1]!r} is: {hint}"
+        assert str(raised.value) == told
+    assert len(acidlib.connect("none").cancel(1, 2, dry_run=True).cancellations) == 2
+
+
+def test_an_interrupt_says_what_became_of_the_work() -> None:
+    with pytest.raises(KeyboardInterrupt) as raised, Caller().verb(str.upper):
+        raise KeyboardInterrupt
+    assert str(raised.value) == "what was done stays, everything else is as it was"
+    with pytest.raises(KeyboardInterrupt) as raised, Caller().verb(str.upper):
+        raise KeyboardInterrupt("of 2 places 1 given back")
+    assert str(raised.value) == "of 2 places 1 given back"
 
 
 def test_a_signature_has_every_option() -> None:

@@ -55,4 +55,4 @@ def test_a_run_without_progress_logs_warnings(tmp_path: Path, caplog: pytest.Log
     table.plan("major", progress=False)
     (record,) = caplog.records
     assert (record.name, record.levelno) == ("acidlib", logging.WARNING)
-    assert record.message.startswith("default.t: --all-committed may not be so")
+    assert record.message.startswith("default.t: all_committed of acidlib.directory() may not be so")

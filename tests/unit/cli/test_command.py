@@ -16,6 +16,7 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
+from acidlib.arguments import said
 from acidlib.cli import launch
 from acidlib.cli import main as command
 from acidlib.cli.help import OPTION_GROUPS
@@ -277,9 +278,9 @@ def test_a_driver_that_would_have_its_queue_on_an_unknown_machine_is_not_started
     for words in (ALONE, ("cleaner", "--metastore-uri", "none")):
         error = called(*PLACED, *words).exception
         assert isinstance(error, RefusedError)
-        assert str(error) == QUEUE_IN_A_FILE
+        assert str(error) == said(QUEUE_IN_A_FILE)
     told = json.loads(called(*PLACED, *ALONE, "--output", "json").stdout)
-    assert (told["job"], told["error"]) == ("major_compact", {"kind": "refused", "message": QUEUE_IN_A_FILE})
+    assert (told["job"], told["error"]) == ("major_compact", {"kind": "refused", "message": said(QUEUE_IN_A_FILE)})
     assert submitted.words == []
     for words in ((*ALONE, "--queue-url", "postgresql://q/q"), ("cleaner",), ALONE[:1]):
         assert called(*PLACED, *words).exit_code == 0

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from acidlib.arguments import said
 from acidlib.errors import RefusedError
 from acidlib.metastore import kerberos
 from acidlib.metastore.kerberos import (
@@ -169,15 +170,15 @@ class GssapiError(Exception):
 )
 def test_what_helps(number: int, login: KerberosLogin, told: str) -> None:
     found = failure_of(GssapiError(FIRST + number), login, service="hive/h@R", cached=("bob@R", 1_000_000_000))
-    assert str(found) == f"{told} (Kerberos says: The text)"
+    assert said(str(found)) == f"{told} (Kerberos says: The text)"
     assert (found.passes, found.has_ended) == (number == 156, number == 32)
 
 
 def test_what_is_not_known_is_not_told() -> None:
     found = failure_of(GssapiError(FIRST + 32, ""), TICKET, service="hive/h@R")
-    assert str(found) == "the ticket of this user has ended; run kinit, or give --principal and --keytab"
+    assert said(str(found)) == "the ticket of this user has ended; run kinit, or give --principal and --keytab"
     found = failure_of(GssapiError(FIRST + 32, ""), NAMED, service="hive/h@R", cached=("bob@R", None))
-    assert str(found) == "the ticket of anna@R has ended; run kinit, or give --principal and --keytab"
+    assert said(str(found)) == "the ticket of anna@R has ended; run kinit, or give --principal and --keytab"
 
 
 @pytest.mark.parametrize("number", [31, 24, -FIRST, 100001 - FIRST])
@@ -186,7 +187,7 @@ def test_a_message_that_was_changed_says_nothing_about_keys(number: int) -> None
     for text in ("The text", "Success"):
         found = message_failure(GssapiError(FIRST + number, text))
         told = "the received data is not the server's next message as it was sent (Kerberos says: The text)"
-        assert (str(found), found.passes, found.has_ended) == (told, False, False)
+        assert (said(str(found)), found.passes, found.has_ended) == (told, False, False)
     assert str(message_failure(GssapiError(FIRST + 37))) == f"{CLOCKS} (Kerberos says: The text)"
 
 

@@ -8,6 +8,7 @@ from acidlib.acid.listing import Listing
 from acidlib.acid.names import BaseDir, Generation
 from acidlib.acid.state import acid_state
 from acidlib.acid.write_ids import ValidWriteIdList, all_committed
+from acidlib.arguments import said
 from acidlib.errors import CorruptError, RefusedError
 from acidlib.model.requests import CompactionType
 from acidlib.model.units import DataFile, FileForm, FlushLength
@@ -280,7 +281,7 @@ def test_the_name_of_the_result_must_be_free() -> None:
     result = planned(listing("base_5", "base_0000007", "delta_6_6_0", "delta_7_7_0"), MAJOR, HIVE3, write_ids)
     assert isinstance(result, Refusal)
     assert result.reason.startswith("base_0000007, the name of the result, exists already, and readers do not take it")
-    assert "acidlib show" in result.reason
+    assert "acidlib show" in said(result.reason)
 
 
 def test_a_state_of_another_list_is_refused() -> None:

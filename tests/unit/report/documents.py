@@ -143,8 +143,8 @@ def told(
 
 
 def text_of(job: str, *results: Any, dry_run: bool = False) -> str:
-    """Return what people read of a run."""
-    return str(told(job, results, dry_run=dry_run))
+    """Return what people read of a run on standard output."""
+    return "".join(told(job, results, dry_run=dry_run).text_pieces())
 
 
 def status_of_tables() -> Status:

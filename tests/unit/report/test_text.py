@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from acidlib.acid.names import Generation
+from acidlib.arguments import TABLE, option
 from acidlib.location import local_location
 from acidlib.model.requests import CompactionRequest, CompactionType, RequestFacts, State
 from acidlib.model.results import (
@@ -157,9 +158,9 @@ TEXTS = {
     "compaction_planned": text_of("major_compact", PLANNED, dry_run=True),
     "compaction_not_counted": text_of("major_compact", UNFILED.with_work((replace(UNIT, rows_in=None),), None)),
     "compactions": text_of("major_compact", DONE, FAILED, REFUSED, DONE),
-    "compactions_left": str(told("major_compact", [DONE], rest=REST)),
-    "compactions_left_all": str(told("major_compact", [], rest=REST)),
-    "compactions_left_planned": str(told("major_compact", [PLANNED] * 4, rest=REST, dry_run=True)),
+    "compactions_left": "".join(told("major_compact", [DONE], rest=REST).text_pieces()),
+    "compactions_left_all": "".join(told("major_compact", [], rest=REST).text_pieces()),
+    "compactions_left_planned": "".join(told("major_compact", [PLANNED] * 4, rest=REST, dry_run=True).text_pieces()),
     "initiator": text_of("initiator", DUE, LEFT, UNSEEN, REFUSED_AT_ONCE, HELD_BACK),
     "initiator_wide": text_of("initiator", FAR, replace(LEFT, threshold=0.1)),
     "initiator_alone": text_of(
@@ -195,6 +196,21 @@ def test_nothing_at_all() -> None:
     assert text_of("initiator") == "Nothing to look at: no table was found."
     assert text_of("cleaner") == "Nothing to clean."
     assert show_text([], Generation.HIVE4, NOW, of=40) == "none of 40 requests"
+
+
+def test_a_program_reads_the_notes_as_well_of_which_the_command_writes_lines() -> None:
+    result = told("major_compact", [DONE], rest=REST)
+    assert str(result) == f"{''.join(result.text_pieces())}\n\nnote: the time budget is used up"
+    assert str(replace(result, document=replace(result.document, notes=(REST,)))) == "".join(result.text_pieces())
+
+
+def test_a_text_names_arguments_in_the_words_of_its_caller() -> None:
+    many = [replace(PLANNED, partition=f"ds={number}") for number in range(4)]
+    for word, hint in ((str.upper, "DETAILS tells more"), (option, "--details tells more")):
+        result = replace(told("major_compact", many, dry_run=True), word=word)
+        assert hint in str(result)
+    (note,) = replace(result, document=replace(result.document, notes=(f"give {TABLE}",)), word=str.upper).notes
+    assert note == "give TABLE"
 
 
 def test_why_statistics_are_not_updated_is_said_once_a_table() -> None:

@@ -255,6 +255,8 @@ def test_bounds(text: str, bounds: Bounds, expected: bool) -> None:
         ("not " * 3000 + "flag", "nested too deeply"),
         ("missing = 1", "there is no column missing; the columns are a b, a`b, big, bin,"),
         ("n = 1 or missing = 1", "there is no column missing"),
+        ("flags = 1", r"; did you mean flag\?$"),
+        ("ds >= 2024-01-05", "2024 - 01 - 05 is a subtraction; a date has quotes: '2024-01-05'"),
         ("t.n = 1", "in t.n = 1: t.n: a column is named without its table"),
         ("db.t.n = 1", "a column is named without its table"),
         ("n", "column n is INT, and a condition is BOOLEAN"),

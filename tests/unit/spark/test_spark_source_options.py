@@ -79,3 +79,11 @@ def test_wrong_options(options: dict[str, str], message: str) -> None:
     with pytest.raises(UsageError) as raised:
         source_options(options)
     assert message in str(raised.value)
+
+
+def test_an_option_that_is_like_a_known_one_is_likely_meant() -> None:
+    for name, meant in (("colums", "columns"), ("rowid", "rowIds"), ("all_committed", "allCommitted")):
+        with pytest.raises(UsageError, match=rf"as hive.metastore.uris; did you mean {meant}\?$"):
+            source_options({"path": "/t", name: "x"})
+    with pytest.raises(UsageError, match=r"as hive.metastore.uris$"):
+        source_options({"path": "/t", "xyz": "x"})
