@@ -269,7 +269,7 @@ class BucketStage(Stage):
                 bucket.abort(upload)
             remove_staging(bucket, self.path)
         except AcidError as error:
-            return str(error)
+            return error.words
         return None
 
 
