@@ -181,7 +181,8 @@ def test_what_we_show_is_what_hive_shows(lake: Lake, service: Service, sql: Sess
     made = lake.table("listed", partitions=["1", "2", "3", "4"])
     for place in made.places[:3]:
         lake.request(made, partition=place.name)
-    service.good("major_compact", "--max-partitions", "2")
+    ran = service.good("major_compact", "--max-partitions", "2")
+    assert ran.document["notes"][-1] == "stopped: --max-partitions 2 is reached; 1 place is left"
     service.clean("--table", made.full, "--partition", "p=1")
     lake.request(made, partition="p=5")
     ours = {row["id"]: row for row in service.good("show_compactions").compactions if row["table"] == "listed"}
