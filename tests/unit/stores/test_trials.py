@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from mounts import NO_FLAG, WAYS, refuse_flag
 
 from acidlib.errors import AcidError, ConflictError, CorruptError, RetryError
 from acidlib.location import local_location
@@ -26,7 +27,11 @@ def tried(fs: LocalFileSystem, place: Path) -> list[TriedPromise]:
     return found
 
 
-def test_a_local_disk_keeps_all(tmp_path: Path) -> None:
+@pytest.mark.parametrize("way", WAYS)
+def test_a_local_disk_keeps_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
+    """A mount that does not know the flag of renames does, too."""
+    if way == NO_FLAG:
+        refuse_flag(monkeypatch)
     promises = tried(LocalFileSystem(THIS_MACHINE), tmp_path)
     assert len({promise.name for promise in promises}) == len(promises) > 10
     not_held = [promise.name for promise in promises if promise.state is not PromiseState.HOLDS]
