@@ -83,9 +83,8 @@ def _compaction(kind: CompactionKind, job: str) -> click.Command:
         is_flag=False,
         flag_value="all",
         metavar="[all|sample=SHARE]",
-        help="Compare each result with its inputs by a second reader before it is published: all buckets, or a share "
-        "of them such as sample=0.1. On S3 without Hive 4's transactions: right after, before cleaning. Needs "
-        "acidlib[verify].",
+        help="Compare each result with its inputs by a second reader before it is published, on S3 without Hive 4's "
+        "transactions right after: all buckets, or a share such as sample=0.1. Needs acidlib[verify].",
     )
     @flag(
         "--release-held",
