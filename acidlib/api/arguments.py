@@ -323,7 +323,7 @@ def _first_stated(environment: Environment, *arguments: tuple[str, object]) -> s
 def stated_of(environment: Environment, selection: Selection, directories: DirectoryOptions) -> StatedWriteIds | None:
     """Return the write ids that are stated; None without any.
 
-    Raises `UsageError` for wrong arguments, `RefusedError` for wrong contents of the file.
+    Raises `UsageError` for wrong arguments, also for a file that is not there or has wrong contents.
     """
     _first_stated(environment, *_stated_options(directories))
     write_ids, all_committed = directories.write_ids, directories.all_committed
@@ -333,15 +333,16 @@ def stated_of(environment: Environment, selection: Selection, directories: Direc
         try:
             file_text = path.read_text(encoding="utf-8")
         except OSError as error:
-            raise as_acid_error(error, "read the write-id lists", str(path), missing=RefusedError) from error
+            failure = as_acid_error(error, "read the write-id lists", str(path), missing=UsageError)
+            raise UsageError(failure.words) if isinstance(failure, RefusedError) else failure from error
         except UnicodeDecodeError as error:
-            raise RefusedError(f"Cannot read the write-id lists {path}: {error}") from error
+            raise UsageError(f"Cannot read the write-id lists {path}: {error}") from error
     try:
         stated = stated_write_ids(text=write_ids, file_text=file_text, everything=all_committed)
     except RefusedError as error:
         if path is None or write_ids is not None or all_committed:
             raise UsageError(error.words) from None
-        raise RefusedError(f"Cannot use the write-id lists {path}: {error}") from None
+        raise UsageError(f"Cannot use the write-id lists {path}: {error}") from None
     if stated is not None and stated.single is not None and selection.location is None:
         raise UsageError(f"{WRITE_IDS} is for one table: give {LOCATION}, or {WRITE_IDS_FILE} with a line per table")
     return stated

@@ -195,7 +195,7 @@ def matches(partition: PartitionName, patterns: Sequence[str]) -> bool:
     A pattern is `k=glob`, several keys joined by `,` or `/`: each named key must match, keys that are not named match
     anything. Keys are compared without case, values unescaped and with case, as by `fnmatch.fnmatchcase`. A comma or a
     slash that no `key=` follows belongs to the value. Every pattern is checked, wrong ones raise even if another one
-    matches: UsageError for a pattern that is not `key=glob`, RefusedError for a key the table does not have.
+    matches: UsageError for a pattern that is not `key=glob`, or has a key that the table does not have.
     """
     values = {key.lower(): value for key, value in partition.pairs}
     known = ", ".join(values) or "none"
@@ -204,9 +204,7 @@ def matches(partition: PartitionName, patterns: Sequence[str]) -> bool:
         globs = pattern_globs(pattern)
         for key, _ in globs:
             if key.strip().lower() not in values:
-                raise RefusedError(
-                    f"Cannot use the partition pattern {pattern!r}: {key!r} is no partition key ({known})"
-                )
+                raise UsageError(f"Cannot use the partition pattern {pattern!r}: {key!r} is no partition key ({known})")
         is_match = is_match or all(fnmatchcase(values[key.strip().lower()], glob) for key, glob in globs)
     return is_match
 

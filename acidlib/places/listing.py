@@ -107,7 +107,7 @@ class RollbackSigns:
         self._side_files: dict[TableRef, list[str]] = {}
 
     def require_list_per_table(self) -> None:
-        """Raise RefusedError if one statement is to hold for several tables."""
+        """Raise UsageError if one statement is to hold for several tables."""
         if not self._stated_of_each:
             require_list_per_table(sorted(map(str, self._unlisted)))
 

@@ -12,7 +12,7 @@ from acidlib.acid.listing import Listing, highest_write_id
 from acidlib.acid.names import ANY_NAMES, BaseDir, is_side_file, parse_directory
 from acidlib.acid.write_ids import ValidWriteIdList, all_committed
 from acidlib.arguments import ALL_COMMITTED, COMMITTED, DRY_RUN, WRITE_IDS, WRITE_IDS_FILE, YES
-from acidlib.errors import RefusedError, UsageError
+from acidlib.errors import UsageError
 from acidlib.model.tables import TableRef
 
 _SHOWN = 5
@@ -56,10 +56,10 @@ class StatedWriteIds:
 
 
 def require_list_per_table(tables: Sequence[str]) -> None:
-    """Raise RefusedError where one option states that everything is committed in several tables."""
+    """Raise UsageError where one option states that everything is committed in several tables."""
     if len(tables) > 1:
         shown = ", ".join(tables[:_SHOWN]) + (f" and {len(tables) - _SHOWN} more" if len(tables) > _SHOWN else "")
-        raise RefusedError(
+        raise UsageError(
             f"Cannot take everything as committed in {len(tables)} tables, {shown}: where a transaction was rolled "
             f"back its rows would come back; give {WRITE_IDS_FILE} with a line for each table, or {YES} where nothing "
             f"was rolled back in any of them ({DRY_RUN} names what hints at it)"
@@ -108,7 +108,10 @@ def signs_of_aborts(ids: Iterable[tuple[int, int]], notes_of_streams: Sequence[s
 
 
 def stated_write_ids(*, text: str | None, file_text: str | None, everything: bool) -> StatedWriteIds | None:
-    """Return the statement of the three options, or None; RefusedError when they contradict or do not parse."""
+    """Return the statement of the three options, or None.
+
+    Raises UsageError when they contradict each other, RefusedError for a list that does not parse.
+    """
     options = {
         WRITE_IDS: text is not None,
         WRITE_IDS_FILE: file_text is not None,
@@ -116,7 +119,7 @@ def stated_write_ids(*, text: str | None, file_text: str | None, everything: boo
     }
     given = [name for name, is_given in options.items() if is_given]
     if len(given) > 1:
-        raise RefusedError(f"Cannot take {' and '.join(given)} together: they may contradict each other; give one")
+        raise UsageError(f"Cannot take {' and '.join(given)} together: they may contradict each other; give one")
     if text is not None:
         return StatedWriteIds(single=ValidWriteIdList.parse(text))
     if file_text is not None:
@@ -131,13 +134,13 @@ def _by_table(text: str) -> dict[str, ValidWriteIdList]:
             continue
         parsed = ValidWriteIdList.parse(line)
         if parsed.table is None or parsed.table in lists:
-            raise RefusedError(
+            raise UsageError(
                 f"Cannot use the write-id list {line.strip()!r}: its table is missing or repeated; each line begins "
                 "with another <database.table>"
             )
         lists[parsed.table] = parsed
     if not lists:
-        raise RefusedError(
+        raise UsageError(
             "Cannot use the file of write-id lists: it has no line for any table; a line is, for example, "
             "default.sales:120:9223372036854775807::17,44"
         )

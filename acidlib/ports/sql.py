@@ -20,6 +20,7 @@ from acidlib.errors import (
     RefusedError,
     RetryError,
     UnnotedResultError,
+    UsageError,
 )
 from acidlib.execute.answers import answers_of
 from acidlib.execute.in_threads import in_threads
@@ -253,7 +254,7 @@ class SqlRequests:
         return [answer.id if answer.accepted else ConflictError(answer.reason or ALREADY_QUEUED) for answer in answers]
 
     def find_own(self, request_id: int) -> CompactionRequest:
-        """Return the request of an id; MissingError where there is none, RefusedError unless it is `ours`."""
+        """Return the request of an id; MissingError where there is none, UsageError unless it is `ours`."""
         row = self.queue.find(request_id)
         if row is None:
             raise MissingError(
@@ -261,9 +262,7 @@ class SqlRequests:
                 f"or name the queue with {QUEUE_URL}"
             )
         if not self.scope.ours(row):
-            raise RefusedError(
-                f"Cannot undo the compaction of {row.ref}: request {request_id} is {surroundings_of(row)}"
-            )
+            raise UsageError(f"Cannot undo the compaction of {row.ref}: request {request_id} is {surroundings_of(row)}")
         return row
 
     def purge_history(self) -> None:

@@ -239,8 +239,8 @@ class Undo(Result):
 
     @property
     def exit_status(self) -> int:
-        """1 where the result stays; else 0."""
-        return EXIT_NOT_DONE if self.state.is_bad else EXIT_DONE
+        """0 where readers do not read the result, or would not; 1 where it stays."""
+        return EXIT_DONE if self.state in (Outcome.PLANNED, Outcome.UNDONE, Outcome.WAS_UNDONE) else EXIT_NOT_DONE
 
     def text_pieces(self) -> Iterator[str]:
         """Yield the text for people."""

@@ -10,7 +10,7 @@ from functools import partial
 from itertools import chain, takewhile
 
 from acidlib.arguments import MAX_BYTES, MAX_PARTITIONS, METASTORE_URI
-from acidlib.errors import AcidError, RefusedError, known_error
+from acidlib.errors import AcidError, RefusedError, UsageError, known_error
 from acidlib.execute.answers import answer_of, value_or_raise
 from acidlib.execute.in_threads import in_threads
 from acidlib.execute.services import Services, step_seconds
@@ -234,7 +234,7 @@ class RunQueue:
     def _compactions_of_selection(self) -> Iterator[QueuedCompaction]:
         run, backend = self._run, self._backend
         if run.kind is CompactionType.REBALANCE and not backend.fence.can_rebalance:
-            raise RefusedError(
+            raise UsageError(
                 "Cannot rebalance: only a metastore of Hive 4 has a lock that keeps out statements that change rows; "
                 f"name one by {METASTORE_URI}"
             )

@@ -159,14 +159,14 @@ def _whole_schema(types: Mapping[str, TypeNode]) -> pa.Schema:
 def wanted_partitions(table: str, keys: Sequence[TableColumn], names: Iterable[str], wanted: Wanted) -> list[str]:
     """Return the names of the partitions that the patterns of `partitions` select.
 
-    Raises MissingError if there are patterns and none matches, UsageError or RefusedError for a wrong pattern.
+    Raises MissingError if there are patterns and none matches, UsageError for a wrong pattern.
     """
     known = {key.name.lower() for key in keys}
     for pattern in wanted.partitions:
         for key, _ in pattern_globs(pattern):
             if key.strip().lower() not in known:
                 shown = ", ".join(key.name for key in keys) or "none"
-                raise RefusedError(f"Cannot read {table}: {key!r} of {pattern!r} is no partition key ({shown})")
+                raise UsageError(f"Cannot read {table}: {key!r} of {pattern!r} is no partition key ({shown})")
     if not wanted.partitions:
         return list(names)
     chosen = [name for name in names if matches(PartitionName.parse(name), wanted.partitions)]

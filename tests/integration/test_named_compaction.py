@@ -151,7 +151,7 @@ def test_one_word_for_several_tables_has_to_be_said_of_each(jobs: Jobs, tmp_path
     before, asked = tree(root), ("--warehouse", root, "--all-committed", "--table", "db.*")
     for job in ("major_compact", "minor_compact", "initiator"):
         ran = jobs(job, *asked)
-        assert (ran.status, ran.error["kind"]) == (1, "refused")
+        assert (ran.status, ran.error["kind"]) == (2, "usage")
         told = ran.error["message"]
         assert told.startswith("Cannot take everything as committed in 4 tables, db.a_crud, db.f_abort, db.j_stream, ")
         assert "give --write-ids-file with a line for each table, or --yes" in told

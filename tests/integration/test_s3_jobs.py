@@ -68,7 +68,9 @@ def test_a_place_that_is_gone_is_not_taken_for_an_empty_one(s3_server: S3Server,
     scan = ("--all-committed", "--set", "hive.compactor.delta.num.threshold=1")
     jobs.good("initiator", "--location", str(remote), *scan)
     jobs.good("major_compact")
-    undo = jobs.good("undo", "1", "--nobody-reads").document["undo"]
+    refused = jobs("undo", "1", "--nobody-reads")
+    undo = refused.document["undo"]
+    assert refused.status == 1
     assert (undo["state"], "nothing can be renamed in a bucket" in undo["reason"]) == ("refused", True)
     (waits,) = jobs.good("cleaner", *NOW, "--trash", "--dry-run").document["cleanings"]
     assert (waits["state"], "nothing can be moved in a bucket" in waits["reason"]) == ("ready for cleaning", True)

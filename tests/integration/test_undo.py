@@ -42,7 +42,7 @@ def undone(ran: Ran) -> dict[str, Any]:
 def refused(jobs: Jobs, place: Path) -> str:
     """Why it is refused, as a dry run says too; nothing has changed."""
     before, planned, ran = within(place), undone(jobs("undo", "1", "--dry-run")), undo(jobs)
-    assert (ran.status, undone(ran)) == (0, planned)
+    assert (ran.status, undone(ran)) == (1, planned)
     assert planned["state"] == "refused"
     assert within(place) == before
     return planned["reason"]

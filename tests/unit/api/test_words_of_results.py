@@ -67,6 +67,34 @@ def test_no_text_names_an_option_of_the_command(name: str, lake: acidlib.Lake) -
     assert [line for text in texts for line in text.splitlines() if " --" in line or "\x02" in line] == []
 
 
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        (
+            lambda w: acidlib.warehouse(w, all_committed=True).compact("major", tables="sales.*"),
+            "Cannot take everything",
+        ),
+        (lambda w: visits(w, all_committed=True).plan("major", partitions="day=1"), "'day' is no partition key"),
+        (lambda w: visits(w, all_committed=True).to_arrow(partitions="day=1"), "is no partition key"),
+        (lambda w: visits(w, write_ids_file=w / "none").plan("major"), "there is no such file"),
+        (lambda w: visits(w, write_ids_file=w).plan("major"), "it is a directory"),
+        (lambda w: visits(w, write_ids_file=Path(__file__)).plan("major"), "Cannot use the write-id lists"),
+        (lambda w: acidlib.warehouse(w, all_committed=True).compact("rebalance", tables="sales.orders"), "rebalance"),
+    ],
+)
+def test_what_the_caller_wrote_and_has_to_change_is_usage(
+    lake: acidlib.Lake, tmp_path: Path, call: Callable[[Path], Any], told: str
+) -> None:
+    """What has to change in a table, in settings of files or around the program is refused, and no usage."""
+    del lake
+    with pytest.raises(acidlib.UsageError, match=told):
+        call(tmp_path / "w")
+
+
+def visits(root: Path, **options: Any) -> acidlib.Table:
+    return acidlib.directory(root / "sales.db" / "visits", **options)
+
+
 def test_what_is_shown_meanwhile_has_the_same_words(lake: acidlib.Lake) -> None:
     steps: list[acidlib.Step] = []
     lake.plan("major", tables="sales.stream", progress=steps.append)

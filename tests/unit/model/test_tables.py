@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from acidlib.errors import CorruptError, RefusedError
+from acidlib.errors import CorruptError, RefusedError, UsageError
 from acidlib.model.tables import (
     DEFAULT_PARTITION,
     MetastoreTable,
@@ -126,5 +126,5 @@ def test_patterns(patterns: list[str], expected: bool) -> None:
     ],
 )
 def test_wrong_patterns_are_refused_even_if_another_matches(patterns: list[str], message: str) -> None:
-    with pytest.raises(RefusedError, match=message):
+    with pytest.raises(UsageError, match=message):
         matches(NAME, patterns)

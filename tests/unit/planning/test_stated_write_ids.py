@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from acidlib.acid.write_ids import ValidWriteIdList
-from acidlib.errors import RefusedError
+from acidlib.errors import RefusedError, UsageError
 from acidlib.model.tables import TableRef
 from acidlib.planning.stated_write_ids import StatedWriteIds, directory_ids, signs_of_aborts, stated_write_ids
 from unit.planning.listings import listing
@@ -95,7 +95,7 @@ def test_a_list_that_does_not_parse_never_means_everything(text: str) -> None:
 def test_statements_that_may_contradict_each_other_are_refused(
     text: str | None, file_text: str | None, everything: bool, told: str
 ) -> None:
-    with pytest.raises(RefusedError, match=f"Cannot take {told} together"):
+    with pytest.raises(UsageError, match=f"Cannot take {told} together"):
         stated_write_ids(text=text, file_text=file_text, everything=everything)
 
 
