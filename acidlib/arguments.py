@@ -25,6 +25,7 @@ _PHRASES = {
     "committed": "--write-ids, --write-ids-file or --all-committed",
     "insert-only": "--table-kind insert-only",
     "json": "--output json",
+    "kind-of-one": "--table-kind",
     "locations": "--location",
     "no-metastore": "--metastore-uri none",
     "table-columns": "--columns 'name type, ...'",
@@ -109,6 +110,8 @@ HIVE_VERSION = argument("hive-version")
 IF_EXISTS = argument("if-exists")
 INSERT_ONLY = argument("insert-only")
 """The statement that a table is insert-only."""
+KIND_OF_ONE = argument("kind-of-one")
+"""The kind of a table, where a table is named alone."""
 LOCATION = argument("location")
 LOCATIONS = argument("locations")
 LOGIN_KEYTAB = argument("keytab")

@@ -107,6 +107,7 @@ _KEYWORDS = {
     "set": "settings",
     "yes": "of_each",
     "json": "to_dict()",
+    "kind-of-one": "table_kind",
     "details": "text_pieces(details=True)",
     "keytab": "spark.kerberos.keytab",
     "principal": "spark.kerberos.principal",
@@ -299,6 +300,7 @@ def interpretation_of(environment: Environment, selection: Selection, directorie
         names=None if version is None else Names(Generation(version)),
         reader=stated_reader(environment.settings),
         table_kind=directories.table_kind,
+        names_one=selection.location is not None,
         columns=columns,
         visibility_txn=directories.visibility_txn,
     )

@@ -37,6 +37,7 @@ class Interpretation:
     names              whose names and rules hold; None = as the directory names show
     reader             what reads the files; None = of the same generation as the names
     table_kind         "full" or "insert-only"; None = not stated
+    names_one          the caller has named this very directory, so that what is stated is about no other table
     columns            of the table, as Hive's text `struct<name:type,...>`; None = not stated
     visibility_txn     the transaction in the names of the results (Hive 4)
     visible_on_commit  `visibility_txn` is our own open transaction, whose commit shows the results; else it has
@@ -48,6 +49,7 @@ class Interpretation:
     names: Names | None = None
     reader: Reader | None = None
     table_kind: str | None = None
+    names_one: bool = False
     columns: str | None = None
     visibility_txn: int | None = None
     visible_on_commit: bool = False

@@ -122,10 +122,14 @@ def places_in_flight(slots: int, *, ended_lately: int = 0) -> int:
 
 
 def level_of(result: CompactionResult) -> str:
-    """Return the level of the line about a result; a place that is compact already is no trouble."""
+    """Return the level of the line about a result.
+
+    A place that is compact already is no trouble, and one that is refused ends no run with another status: no mail of
+    cron each night is about it.
+    """
     if result.state is Outcome.FAILED or result.unverified:
         return ERROR
-    return WARNING if result.state in (Outcome.REFUSED, Outcome.CONFLICT) else INFO
+    return WARNING if result.state is Outcome.CONFLICT else INFO
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, TypeVar, cast
 
 from acidlib.acid.names import SIDE_FILE_SUFFIX, DeltaDir, parse_directory
-from acidlib.arguments import INSERT_ONLY, TABLE_KIND, VISIBILITY_TXN
+from acidlib.arguments import EXCLUDE, INSERT_ONLY, KIND_OF_ONE, LOCATION, TABLE_KIND, VISIBILITY_TXN
 from acidlib.config.settings import Settings
 from acidlib.errors import AcidError, ConflictError, CorruptError, OverMemoryError, RefusedError
 from acidlib.execute.schedule import Subtask, run_tasks
@@ -288,7 +288,12 @@ def _holds_events(listed: ListedPlace, tails: Tails) -> bool:
 def prove_full_acid(place: Place, directories: Sequence[InputDirectory], tails: Tails) -> None:
     """Raise RefusedError unless the files are proven to hold ACID events: those of an insert-only table hold none."""
     cannot = f"Cannot read {place.ref}:"
-    instead = f"if the table is insert-only, give {INSERT_ONLY}"
+    # a kind that is stated of several tables would be wrong for the others
+    alone = f"name it alone, by {LOCATION} with {KIND_OF_ONE}; {EXCLUDE} leaves it out of a run for several"
+    names_one = place.interpretation.names_one
+    instead = f"if the table is insert-only, {f'give {INSERT_ONLY}' if names_one else alone}"
+    if place.facts is not None:
+        instead = "the metastore has the table as full ACID"
     files = [file for directory in directories for file in directory.files]
     for file in files:
         if file.form is FileForm.EVENTS and file.length and not file.aborted:
@@ -296,7 +301,8 @@ def prove_full_acid(place: Place, directories: Sequence[InputDirectory], tails: 
                 return
             raise RefusedError(f"{cannot} {file.path} has no ACID columns; {instead}")
     if files and place.interpretation.table_kind != FULL:
-        raise RefusedError(f"{cannot} no file proves whether the table is full ACID or insert-only; give {TABLE_KIND}")
+        stated = f"give {TABLE_KIND}" if names_one else alone
+        raise RefusedError(f"{cannot} no file proves whether the table is full ACID or insert-only; {stated}")
     first = next((file for file in files if file.length), None)
     if first is None:
         return

@@ -74,6 +74,7 @@ _KNOWN = {
 _WORDS = {
     "committed": "writeIds or allCommitted",
     "insert-only": "tableKind=insert-only",
+    "kind-of-one": "tableKind",
     "table-columns": "tableColumns=name type, ...",
     "columns": "tableColumns",
     "table": "DB.NAME",

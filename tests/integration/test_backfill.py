@@ -301,6 +301,10 @@ def test_the_initiator_asks_what_the_worker_asks(jobs: Jobs, tmp_path: Path) -> 
         assert (entry["type"], entry["queued"], entry["failed"]) == ("major", None, False)
         assert "no file proves whether the table is full ACID or insert-only; give --table-kind" in entry["reason"]
     assert jobs.shown() == {}
+    several = ("initiator", "--warehouse", parquet(tmp_path / "w" / "t").parent, "--all-committed", *OVER)
+    (entry,) = jobs.good(*several, "--dry-run").document["decisions"]
+    alone = "name it alone, by --location with --table-kind; --exclude leaves it out of a run for several"
+    assert entry["reason"].endswith(f"insert-only; {alone}")
     (entry,) = jobs.good(*asked, "--table-kind", "insert-only").document["decisions"]
     assert entry["queued"] == 1
     assert jobs.good("major_compact").states == ["ready for cleaning"]

@@ -80,7 +80,7 @@ MAKERS = {
 }
 VERBS = {name: signature(verb) for name, verb in vars(acidlib.Lake).items() if name[0] != "_"}
 OF_RESULTS = {"to_dict": signature(acidlib.Plan.to_dict), "text_pieces": signature(acidlib.Plan.text_pieces)}
-KEYWORDS = {keyword for stated in VERBS.values() for keyword in stated.parameters}
+KEYWORDS = {keyword for stated in (*VERBS.values(), *map(signature, MAKERS.values())) for keyword in stated.parameters}
 OPTIONS = {option for job in JOBS for parameter in job.load().params for option in parameter.opts} | {*SPARKS}
 NAMES = [
     said(value, str)

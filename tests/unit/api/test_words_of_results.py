@@ -49,6 +49,14 @@ CALLS: dict[str, tuple[Callable[[acidlib.Lake], Any], str]] = {
         "name the queue in which the compaction was requested with queue of acidlib.warehouse()",
     ),
     "a table of many": (lambda lake: lake.plan("major", tables="sales.*"), "text_pieces(details=True) tells more"),
+    "a kind that would be stated of all": (
+        lambda lake: lake.plan("major", tables="sales.*"),
+        "name it alone, by acidlib.directory() with table_kind; exclude leaves it out of a run for several",
+    ),
+    "the kind of one": (
+        lambda lake: acidlib.directory(f"{str(lake)[7:-1]}/sales.db/notes", all_committed=True).plan("major"),
+        "give table_kind of acidlib.directory()",
+    ),
     "a check": (lambda _: acidlib.connect("none").doctor(), "locations names one"),
 }
 

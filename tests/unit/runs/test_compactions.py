@@ -24,7 +24,7 @@ def test_each_core_has_places_and_more_where_they_end_quickly(slots: int, ended_
         (Outcome.SKIPPED, INFO),
         (Outcome.ALREADY_COMPACT, INFO),
         (Outcome.CONFLICT, WARNING),
-        (Outcome.REFUSED, WARNING),
+        (Outcome.REFUSED, INFO),
         (Outcome.FAILED, ERROR),
     ],
 )

@@ -334,7 +334,7 @@ def test_a_reader_registers_where_the_server_counts_by_write_ids(plain: Site) ->
         ({}, {"columns": ("amount",)}, UsageError, "it has the columns id, name, ds"),
         ({}, {"where": "amount = 1"}, UsageError, "amount"),
         ({}, {"where": "id ="}, UsageError, "id ="),
-        ({}, {"partitions": ("x=1",)}, RefusedError, "is no partition key"),
+        ({}, {"partitions": ("x=1",)}, UsageError, "is no partition key"),
         ({}, {"partitions": ("ds=9",)}, MissingError, "Cannot find partitions of db.t: none matches ds=9"),
         ({"kind": "VIRTUAL_VIEW"}, {}, RefusedError, "it is a view"),
         ({"properties": {}}, {}, RefusedError, "it is not transactional"),
