@@ -107,6 +107,7 @@ DRY_RUN = argument("dry-run")
 EXCLUDE = argument("exclude")
 FORCE = argument("force")
 HIVE_VERSION = argument("hive-version")
+IDLE = argument("idle")
 IF_EXISTS = argument("if-exists")
 INSERT_ONLY = argument("insert-only")
 """The statement that a table is insert-only."""

@@ -157,15 +157,29 @@ def utc_words(seconds: float) -> str:
         return f"{seconds:.0f} s after 1970"
 
 
+_RETENTION, _UNTIL = "the retention of {} has not passed", " (until {})"
+"""What is said of a retention: it is the one carrier of its end, through JSON and the queue to what people read."""
+
+
 def retention_words(retention: float, until: float) -> str:
     """Return `the retention of 1 d has not passed (until 2026-03-01 02:10:07 UTC)`."""
-    return f"the retention of {age_words(retention)} has not passed (until {utc_words(until)})"
+    return _RETENTION.format(age_words(retention)) + _UNTIL.format(utc_words(until))
 
 
-_RETENTION = re.compile(r"(?P<words>the retention of .* has not passed) \(until (?P<until>[^()]*)\)")
+def _form(words: str, value: str) -> str:
+    return re.escape(words).replace(re.escape("{}"), value)
+
+
+_END = re.compile(_form(_UNTIL, "(?P<until>[^()]*)"))
+_WAIT = re.compile(f"(?P<words>{_form(_RETENTION, '.*')}){_END.pattern}")
+
+
+def without_ends(text: str) -> str:
+    """Return a text without the ends of retentions, which differ from place to place."""
+    return _END.sub("", text)
 
 
 def retention_end(text: str) -> tuple[str, str] | None:
     """Return what `retention_words` said, and the time in it: without a time many places say the same."""
-    match = _RETENTION.fullmatch(text)
+    match = _WAIT.fullmatch(text)
     return None if match is None else (match["words"], match["until"])

@@ -44,6 +44,7 @@ from acidlib.arguments import (
     DELETE,
     DRY_RUN,
     EXCLUDE,
+    IDLE,
     LOCATION,
     METASTORE_URI,
     METRICS_FILE,
@@ -408,6 +409,8 @@ class Lake:
             head = call.head(environment, services)
             report.sums.figures["left"] = end.left
             notes = (*end.notes, *filter(None, [end.rest]))
+            if selection.idle_seconds is not None and not (run.is_named or report.sums.count):
+                notes += (f"{IDLE} chooses among the requests that wait, and there is none; {TABLE} names tables",)
             return report.result(head, notes, is_named=run.is_named, dry_run=run.dry_run, rest=end.rest)
 
     @verb()
@@ -731,8 +734,10 @@ class Lake:
                 call.services(environment) as services,
                 open_backend(environment, services, interpretation) as backend,
             ):
-                shown = show_places(services, backend, selection)
-            return Places(head=Head(job="show_place", version=__version__), document=shown, word=call.word)
+                shown, notes = show_places(services, backend, selection)
+            return Places(
+                head=Head(job="show_place", version=__version__), document=shown, left_out=notes, word=call.word
+            )
 
     @verb()
     def doctor(self, *, locations: TextOrTexts = ()) -> Checks:

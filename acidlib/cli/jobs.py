@@ -260,7 +260,8 @@ def show_compactions(*, environment: Environment, output: Output, hive: bool, bl
 @selection_options
 def show_place(*, lake: Lake, output: Output, **options: Any) -> None:
     """Show the places once."""
-    finish(output, lake.files(**options))
+    result = lake.files(**options)
+    finish(output, result, result.notes)
 
 
 @job_command(

@@ -150,8 +150,15 @@ class Places(Result):
     """Places with the directories that are there, those that readers read, and why."""
 
     document: PlacesDocument
+    left_out: Texts = ()
+    """What `notes` has."""
 
     listed, kind = "places", ShownPlace
+
+    @property
+    def notes(self) -> Texts:
+        """Sentences about places that are left out."""
+        return said_in(self.left_out, self.word)
 
     @property
     def places(self) -> Sequence[ShownPlace]:

@@ -29,7 +29,7 @@ from acidlib.model.results import (
 )
 from acidlib.model.status import Level, PlaceFigures, StatusDocument, TableFigures, Transaction
 from acidlib.report.text import aged, by_state, holders_of, threshold_of
-from acidlib.wording import age_words, duration_words, human_bytes, plural
+from acidlib.wording import age_words, duration_words, human_bytes, plural, without_ends
 
 
 class Tone(enum.Enum):
@@ -102,9 +102,6 @@ _MIN_TO_COUNT = 21
 """Fewest places for a chart; the tables have each of fewer ones."""
 _UNKNOWN = "-"
 _NUMBERS = re.compile(r"\d[\d,._]*")
-_UNTIL = re.compile(r" \(until [^)]*\)")
-"""The end of a wait, which differs from place to place."""
-
 
 T = TypeVar("T")
 T_contra = TypeVar("T_contra", contravariant=True)
@@ -692,7 +689,7 @@ class CleanerSummary:
         if state is Outcome.READY_FOR_CLEANING and not waiting:
             reasons = [entry.reason]
         for reason in reasons:
-            self._blocked.add(_UNTIL.sub("", reason), entry)
+            self._blocked.add(without_ends(reason), entry)
         for path in removed:
             self._why.add(path.reason, entry, amount=path.bytes)
             self._paths["removed" if path.moved_to is None else "moved"] += 1

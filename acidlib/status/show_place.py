@@ -16,25 +16,34 @@ from acidlib.memory import DRIVER_MEMORY
 from acidlib.model.results import PlacesDocument, PlaceTotals, ShownPart, ShownPlace
 from acidlib.orc.reader import read_tail
 from acidlib.parquet.footer import read_footer
+from acidlib.places.listing import list_places
 from acidlib.places.place import ListedPlace, Place
 from acidlib.places.selection import Selection
 from acidlib.ports.backend import Backend
 from acidlib.stores.listing import flush_length, list_location
+from acidlib.wording import plural
 
 _ORC, _PARQUET = b"ORC", b"PAR1"
 _Rows = int | None | AcidError
 
 
-def show_places(services: Services, backend: Backend, selection: Selection) -> PlacesDocument:
-    """Return the selected places as documents have them; one that cannot be shown has an error.
+def show_places(services: Services, backend: Backend, selection: Selection) -> tuple[PlacesDocument, tuple[str, ...]]:
+    """Return the selected places as documents have them, and notes; a place that cannot be shown has an error.
 
     RefusedError when a named place does not exist.
     """
     selected = backend.tables.select(selection, automatic=False)
-    places = [_shown(services, place) for place in selected.places]
+    chosen, notes = selected.places, selected.notes
+    if selection.idle_seconds is not None:
+        _, young = list_places(services, chosen, selection.idle_seconds)
+        left_out = {(passed.place.ref, passed.place.location) for passed in young}
+        chosen = tuple(place for place in chosen if (place.ref, place.location) not in left_out)
+        if young:
+            notes = (*notes, f"{plural(len(young), 'place is', 'places are')} left out: {young[0].reason}")
+    places = [_shown(services, place) for place in chosen]
     places += [_unknown(passed.place, passed.reason) for passed in selected.passed_over]
     damaged = sum(place.error is not None or any(part.damage for part in place.parts) for place in places)
-    return PlacesDocument(places=tuple(places), totals=PlaceTotals(places=len(places), damaged=damaged))
+    return PlacesDocument(places=tuple(places), totals=PlaceTotals(places=len(places), damaged=damaged)), notes
 
 
 def _shown(services: Services, place: Place) -> ShownPlace:

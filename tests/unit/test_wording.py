@@ -20,6 +20,7 @@ from acidlib.wording import (
     retention_words,
     size_words,
     utc_words,
+    without_ends,
 )
 
 MIB = 1 << 20
@@ -151,5 +152,8 @@ def test_errors_and_results_are_cut_when_they_are_made() -> None:
 def test_the_end_of_a_retention_is_found_in_its_words_and_in_no_others(retention: float, until: float) -> None:
     text = retention_words(retention, until)
     assert retention_end(text) == (f"the retention of {age_words(retention)} has not passed", utc_words(until))
+    assert without_ends(f"2 obsolete left: {text}; it is read") == (
+        f"2 obsolete left: the retention of {age_words(retention)} has not passed; it is read"
+    )
     assert retention_end(f"2 obsolete left: {text}") is None
     assert retention_end(f"{text}; then: it is read") is None

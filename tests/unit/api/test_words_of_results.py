@@ -57,6 +57,11 @@ CALLS: dict[str, tuple[Callable[[acidlib.Lake], Any], str]] = {
         lambda lake: acidlib.directory(f"{str(lake)[7:-1]}/sales.db/notes", all_committed=True).plan("major"),
         "give table_kind of acidlib.directory()",
     ),
+    "nothing that is idle": (lambda lake: lake.files(idle="1d"), "7 places are left out: something in it is younger"),
+    "a queue without idle requests": (
+        lambda _: acidlib.connect("none").compact("major", idle="1d"),
+        "and there is none; tables names",
+    ),
     "a check": (lambda _: acidlib.connect("none").doctor(), "locations names one"),
 }
 
@@ -97,6 +102,13 @@ def test_what_the_caller_wrote_and_has_to_change_is_usage(
     del lake
     with pytest.raises(acidlib.UsageError, match=told):
         call(tmp_path / "w")
+
+
+def test_a_snapshot_says_what_it_is_of(lake: acidlib.Lake, tmp_path: Path) -> None:
+    with visits(tmp_path / "w", all_committed=True).snapshot(columns=["id"], partitions="dt=*-02") as snapshot:
+        assert repr(snapshot) == f"<Snapshot: {snapshot.scan.table}, 1 column, {len(snapshot.splits)} splits, open>"
+    assert repr(snapshot).endswith(", closed>")
+    assert snapshot.scan.table in repr(lake.table("sales.visits"))
 
 
 def visits(root: Path, **options: Any) -> acidlib.Table:
