@@ -89,7 +89,7 @@ from acidlib.places.place import Interpretation
 from acidlib.places.selection import CleanerOptions, Selection, is_glob
 from acidlib.planning.results import parse_verify_share
 from acidlib.report.answers import Cancellations, Checks, Places, Probe, Requests, Status, Undo
-from acidlib.report.progress import ERROR
+from acidlib.report.progress import ERROR, WARNING
 from acidlib.report.run import Cleanings, Compactions, Decisions, Plan, RunReport
 from acidlib.report.show import UNDONE, shown_blocker, shown_request, state_of
 from acidlib.runs.environment import Environment
@@ -785,7 +785,7 @@ class Lake:
         """
         with self._call("probe", progress=progress) as call:
             self._caller.checked()
-            from acidlib.stores.probe import try_promises
+            from acidlib.stores.probe import folders_left, try_promises
             from acidlib.stores.probe_records import RECORD, write_probe_record
             from acidlib.stores.store import PROBE
 
@@ -793,6 +793,8 @@ class Lake:
             location, now_ms = stores.locate(str(uri)), int(self._caller.machine.clock() * 1000)
             store, shown = stores.store(location), self._caller.progress(call.run, progress, word=call.word)
             unique = uuid.uuid4().hex[:16]
+            for left in folders_left(store, location):
+                shown.note(f"{left} is of another probe; remove it if that was killed", level=WARNING)
             shown.note(f"works in {location.child(f'{PROBE}.{unique}')}, and removes it at the end")
             tried = list(try_promises(store, location, unique=unique, note=shown.note))
             document = ProbeDocument.of(

@@ -28,6 +28,15 @@ def try_promises(
                 yield _tried(promise, f"{folder}/{number}")
 
 
+def folders_left(store: Store, location: Location) -> tuple[str, ...]:
+    """Return the folders of other probes below a location: those that were killed have left them."""
+    try:
+        entries = store.fs.list_directory(str(location), missing=ConflictError)
+    except ConflictError:
+        return ()
+    return tuple(str(location.child(entry.name)) for entry in entries if entry.name.startswith(f"{PROBE}."))
+
+
 def require_promises(store: Store, location: Location, *, unique: str) -> None:
     """Try the quick promises of a store below a location; RefusedError for a broken one."""
     with _folder(store, location, unique, lambda _: None) as folder:

@@ -57,7 +57,11 @@ def race(calls: Sequence[Callable[[], Raced]]) -> list[Raced | ConflictError | C
             return error
 
     with ThreadPoolExecutor(len(calls), thread_name_prefix="acidlib-probe") as threads:
-        return list(threads.map(run, calls))
+        try:
+            return list(threads.map(run, calls))
+        except BaseException:
+            start.abort()  # after Ctrl-C not all have begun, and those that have would wait for the others for ever
+            raise
 
 
 def winner(calls: Sequence[Callable[[], object]], what: str) -> int:

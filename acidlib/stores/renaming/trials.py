@@ -208,8 +208,8 @@ def _whole(fs: RenameFileSystem, place: str) -> str:
 
     moves = 0
     with ThreadPoolExecutor(2) as threads:
-        watchers = [threads.submit(look) for _ in range(2)]
         try:
+            watchers = [threads.submit(look) for _ in range(2)]
             while moves < _MIN_MOVES or (moves < _MAX_MOVES and len(looks) < _ENOUGH_LOOKS):
                 _rename(fs, here, there)()
                 here, there = there, here

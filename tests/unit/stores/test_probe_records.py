@@ -158,9 +158,11 @@ def test_the_command_and_its_record(tmp_path: Path) -> None:
     ran = CliRunner().invoke(jobs.probe, [*words, "--output", "json"], obj=IN_PROCESS)
     assert (ran.exit_code, json.loads((tmp_path / RECORD).read_text())) == (0, without_run(ran.stdout))
     assert [path.name for path in tmp_path.iterdir()] == [RECORD]
+    (tmp_path / "_acidlib_probe.killed").mkdir()
     said = CliRunner().invoke(jobs.probe, words, obj=IN_PROCESS)
     assert " ".join(said.stdout.split()).endswith(": all hold")
     assert f"works in {tmp_path}/_acidlib_probe." in said.stderr
+    assert f"{tmp_path}/_acidlib_probe.killed is of another probe" in said.stderr
 
 
 def broken(place: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from acidlib.location import local_location
 from acidlib.model.results import PromiseState, TriedPromise
 from acidlib.stores.filesystem import Entry, raising_acid_errors
 from acidlib.stores.probe import require_promises, try_promises
+from acidlib.stores.promises import race
 from acidlib.stores.renaming.local import THIS_MACHINE, LocalFileSystem
 from acidlib.stores.renaming.store import RenameStore
 
@@ -188,6 +190,22 @@ def test_the_folder_goes_also_after_an_interrupt(tmp_path: Path, monkeypatch: py
     with pytest.raises(KeyboardInterrupt):
         tried(LocalFileSystem(THIS_MACHINE), tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_racers_do_not_wait_for_those_that_an_interrupt_has_kept_from_beginning(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begin, begun = ThreadPoolExecutor.submit, []
+
+    def interrupted(self: ThreadPoolExecutor, *call: Any) -> Any:
+        begun.append(call)
+        if len(begun) == 3:
+            raise KeyboardInterrupt
+        return begin(self, *call)
+
+    monkeypatch.setattr(ThreadPoolExecutor, "submit", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        race([lambda: None] * 6)
 
 
 def test_a_folder_that_stays_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
