@@ -16,7 +16,7 @@ _S3 = re.compile("s3[an]?", re.IGNORECASE)
 _OF_PATHS = re.compile("(?:web|s)?hdfs|viewfs|file|abfss?|wasbs?|gs|ofs|o3fs", re.IGNORECASE)
 _PORT = re.compile(r"[0-9]{1,5}(?![^/?#,;:)'\"\s])")
 _NAME = (
-    r"(?:pass|passwd|password|passphrase|passcode|pwd|secret|token|signature|credential"
+    r"(?:pass|passwd|password|passphrase|passcode|pwd|secret|token|signature|sig|credential"
     r"|(?:secret|access|account|api|encryption)(?:[._-]?access)?[._-]?key)"
 )
 _NAME_ENDS = tuple(
@@ -31,6 +31,7 @@ _NAME_ENDS = tuple(
         "secret",
         "token",
         "signature",
+        "sig",
         "credential",
         "key",
     )
@@ -46,6 +47,12 @@ _SETTING = re.compile(
     rf"((?<![\w.-])[\w-]*\.[\w.-]*{_NAME}\s?=\s?)(?:\\.|[^\s\"\\])+?(?={_SIGNS}(?:[\s\"]|$))",
     re.IGNORECASE,
 )
+# a setting of one account of Azure ends in the account's host; a token has the form of parameters
+_OF_ACCOUNT = re.compile(
+    r"((?<![\w.-])[\w.-]*fs\.azure\.[\w.-]*(?:account\.key|client\.secret|fixed\.token|-key)\.[\w.:-]+\s?=\s?)"
+    rf"(?:\\.|[^\s\"\\])+?(?={_SIGNS}(?:[\s\"]|$))",
+    re.IGNORECASE,
+)
 
 
 def masked(text: str) -> str:
@@ -54,6 +61,8 @@ def masked(text: str) -> str:
         text = _WORD.sub(lambda word: masked_uri(word[0]), text)
     if "=" in text and _may_assign(text):
         text = _SETTING.sub(rf"\1{MASK}", _PARAMETER.sub(rf"\1{MASK}", text))
+    if "fs.azure." in text:
+        text = _OF_ACCOUNT.sub(rf"\1{MASK}", text)
     return text
 
 

@@ -9,6 +9,7 @@ from typing import TypeVar
 import psycopg
 import pytest
 from long_runs import amount
+from servers.abfs import AbfsStub
 from servers.errors import ServerError
 from servers.fleet import Servers
 from servers.hdfs import Hdfs
@@ -26,7 +27,7 @@ from acidlib.execute.spark import SparkRunner
 from acidlib.metastore.hms import connect_hms
 from acidlib.metastore.options import ConnectionOptions, KerberosLogin, Protection
 from acidlib.metastore.transactions import TxnType
-from integration.harness import AROUND, Jobs, use_runner
+from integration.harness import AROUND, Jobs, probed, use_runner
 from integration.hive3_site import METASTORES, OWN, Site, site
 from integration.hive4_jobs import Service
 from integration.hive4_model import Lake
@@ -195,6 +196,23 @@ def s3_server(unstarted_s3: S3Server) -> Iterator[S3Server]:
         yield unstarted_s3
     finally:
         unstarted_s3.stop()
+
+
+@pytest.fixture(scope="session")
+def abfs() -> Iterator[AbfsStub]:
+    """A stub of ours of Azure Data Lake Storage."""
+    with AbfsStub() as stub:
+        yield stub
+
+
+@pytest.fixture(scope="session")
+def abfs_container(abfs: AbfsStub) -> str:
+    """A container there whose promises were tried, and hold."""
+    made = abfs.new_container()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(AROUND, "hadoop", abfs.properties())
+        assert set(probed(made).values()) == {"holds", "not tried"}
+    return made
 
 
 @pytest.fixture

@@ -234,6 +234,13 @@ class Jobs:
         return {row["id"]: row for row in self.good("show_compactions").compactions}
 
 
+def probed(uri: str) -> dict[str, str]:
+    """The states of the promises of a store below a URI, by their names, once `acidlib probe` has tried them."""
+    done = CliRunner().invoke(jobs.probe, ["--output", "json", uri], obj=IN_PROCESS)
+    assert done.exit_code in (0, 1), done.output
+    return {promise["name"]: promise["state"] for promise in json.loads(done.stdout)["promises"]}
+
+
 def fixture(name: str, target: Path, *layers: str) -> Path:
     """A copy of a table that Hive wrote (`hive3/a_crud`), with the named results of Hive's own laid over it."""
     return merge.overlay(target, *(FIXTURES / name / layer for layer in ("before", *layers)))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from filesystem_behaviour import ODD_NAMES, DataFilesBehaviour, FileSystemBehaviour
 from servers.abfs import AbfsStub
@@ -12,12 +10,12 @@ from acidlib.stores.renaming.abfs import AbfsDataFiles, AbfsFileSystem
 from acidlib.stores.renaming.abfs_client import Container, container_options
 
 
-@pytest.fixture(scope="module")
-def stub() -> Iterator[AbfsStub]:
-    with AbfsStub() as stub:
-        stub.page = 3
-        stub.limit = 2
-        yield stub
+@pytest.fixture
+def stub(abfs: AbfsStub, monkeypatch: pytest.MonkeyPatch) -> AbfsStub:
+    """With small pages, and renames and removals that take several requests."""
+    monkeypatch.setattr(abfs, "page", 3)
+    monkeypatch.setattr(abfs, "limit", 2)
+    return abfs
 
 
 @pytest.fixture

@@ -3,51 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from abfs_tables import downloaded, names, uploaded
-from click.testing import CliRunner
 from crud_walk_through import BASE, TABLE, check_base, check_row_ids
 from judges import merge
 from judges.fixtures import Fixture, fixtures
 from long_runs import amount
 from servers.abfs import AbfsStub
 
-from acidlib.cli.jobs import probe
-from integration.harness import AROUND, IN_PROCESS, Jobs, Ran, fixture, tree, visible
+from integration.harness import AROUND, Jobs, Ran, fixture, tree, visible
 
 NOW = ("--retention", "0s")
 KINDS = ("minor", "major")
 
 
-@pytest.fixture(scope="module")
-def stub() -> Iterator[AbfsStub]:
-    with AbfsStub() as stub:
-        yield stub
-
-
 @pytest.fixture(autouse=True)
-def configured(stub: AbfsStub, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(AROUND, "hadoop", stub.properties())
-
-
-@pytest.fixture(scope="module")
-def container(stub: AbfsStub) -> str:
-    """A container whose promises were tried, and hold."""
-    made = stub.new_container()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(AROUND, "hadoop", stub.properties())
-        assert probed(made) == {"holds", "not tried"}
-    return made
-
-
-def probed(uri: str) -> set[str]:
-    """The states of the promises of a store that was probed."""
-    done = CliRunner().invoke(probe, ["--output", "json", uri], obj=IN_PROCESS)
-    assert done.exit_code in (0, 1), done.output
-    return {promise["state"] for promise in json.loads(done.stdout)["promises"]}
+def configured(abfs: AbfsStub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(AROUND, "hadoop", abfs.properties())
 
 
 def each_table() -> pytest.MarkDecorator:
@@ -78,31 +52,31 @@ def contents(root: Path) -> dict[str, str]:
 
 @each_table()
 def test_the_same_bytes_as_on_a_local_disk(
-    stub: AbfsStub, container: str, jobs: Jobs, tmp_path: Path, table: Fixture, kind: str, steady_deflate: None
+    abfs: AbfsStub, abfs_container: str, jobs: Jobs, tmp_path: Path, table: Fixture, kind: str, steady_deflate: None
 ) -> None:
     local = fixture(table.name, tmp_path / "local" / table.folder.name)
-    remote = uploaded(stub, local, local.name, container=container)
+    remote = uploaded(abfs, local, local.name, container=abfs_container)
     here = jobs(f"{kind}_compact", "--location", local, *asked(table))
     there = jobs(f"{kind}_compact", "--location", str(remote), *asked(table), "--verify")
     assert there.status == here.status, there
     assert all(one["verification"] for one in there.compactions if one["output_directories"])
     assert alike(there, str(remote)) == alike(here, str(local))
     copy = tmp_path / "copy/t"
-    assert contents(downloaded(stub, remote, copy)) == contents(local)
+    assert contents(downloaded(abfs, remote, copy)) == contents(local)
     for place in (local, remote):
         jobs.good("cleaner", "--location", str(place), *NOW)
-    assert contents(downloaded(stub, remote, copy)) == contents(local)
+    assert contents(downloaded(abfs, remote, copy)) == contents(local)
 
 
-def test_the_walk_through(stub: AbfsStub, container: str, jobs: Jobs, tmp_path: Path) -> None:
+def test_the_walk_through(abfs: AbfsStub, abfs_container: str, jobs: Jobs, tmp_path: Path) -> None:
     """From the scan to the cleaning: the files, rows and row ids of Hive; abfs and abfss name one place."""
     hives = TABLE.copy(tmp_path / "hives", "after_major")
-    table = uploaded(stub, TABLE.before, "crud", container=container)
+    table = uploaded(abfs, TABLE.before, "crud", container=abfs_container)
     named = f"abfs{str(table).removeprefix('abfss')}"
     before = merge.read(TABLE.before, strict=True)
 
     def copied() -> Path:
-        copy = downloaded(stub, table, tmp_path / "copy")
+        copy = downloaded(abfs, table, tmp_path / "copy")
         assert merge.read(copy, strict=True) == before
         return copy
 
@@ -114,7 +88,21 @@ def test_the_walk_through(stub: AbfsStub, container: str, jobs: Jobs, tmp_path: 
     assert compacted["location"] == str(table)
     check_row_ids(copied())
     [cleaned] = jobs.good("cleaner", "--location", named, *NOW).document["cleanings"]
-    assert cleaned["state"] == "succeeded"
+    assert cleaned["state"] == "succeeded", cleaned
     assert visible(copied()) == [BASE]
     check_base(copied(), hives)
-    assert names(stub, table) == [BASE]
+    assert names(abfs, table) == [BASE]
+
+
+def test_what_a_place_costs(abfs: AbfsStub, abfs_container: str, jobs: Jobs, tmp_path: Path) -> None:
+    """Requests for a place of five directories with one file each: a bucket of S3 takes 13, 74 and 46."""
+    table = uploaded(abfs, fixture("hive3/a_crud", tmp_path / "t"), "crud", container=abfs_container)
+    place = ("--location", str(table))
+    for most, words in (
+        (17, ("major_compact", *place, "--all-committed", "--dry-run")),
+        (96, ("major_compact", *place, "--all-committed")),
+        (64, ("cleaner", *place, *NOW)),
+    ):
+        abfs.counts.clear()
+        jobs.good(*words)
+        assert sum(abfs.counts.values()) <= most, abfs.counts

@@ -6,12 +6,12 @@ the client sees it, and the client has to find out whether it was done.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
 import pytest
+from long_runs import amount
 from servers.abfs import AbfsStub
 from store_races import WAYS, Opened, StoreRaces, StoreUnderTest, Watch
 
@@ -49,7 +49,7 @@ class AbfsUnderTest:
 
     stub: AbfsStub
     root: Location
-    apart: int = len(WAYS)
+    apart: int = amount(3 * len(WAYS), long=4)
 
     def new_place(self) -> Location:
         return self.root.child(f"t{next(_NUMBERS)}")
@@ -77,18 +77,12 @@ class AbfsUnderTest:
         sink.close()
 
 
-@pytest.fixture(scope="module")
-def stub() -> Iterator[AbfsStub]:
-    with AbfsStub() as stub:
-        yield stub
-
-
 @pytest.fixture
-def under(stub: AbfsStub, request: pytest.FixtureRequest) -> StoreUnderTest:
+def under(abfs: AbfsStub, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> StoreUnderTest:
     # its times are whole seconds, as those of the service; this test has to tell apart signs of life that come sooner
-    stub.ticking = request.function.__name__ == "test_a_taker_that_sleeps"
-    root = Stores(configuration=stub.properties()).locate(f"{stub.new_container()}/races")
-    found = AbfsUnderTest(stub, root)
+    monkeypatch.setattr(abfs, "ticking", request.function.__name__ == "test_a_taker_that_sleeps")
+    root = Stores(configuration=abfs.properties()).locate(f"{abfs.new_container()}/races")
+    found = AbfsUnderTest(abfs, root)
     found.lay(str(root), None)
     return found
 

@@ -119,16 +119,18 @@ class AbfsStub:
     """One account with a hierarchical namespace.
 
     ``page`` paths are in an answer to a list; ``limit`` paths are renamed or deleted by one request. With ``ticking``
-    its clock goes on by a second with each change, so that changes can be told apart by their times.
+    its clock goes on by a second with each change, so that changes can be told apart by their times. A share of all
+    requests is ``lost`` on its way there or back, and of another the service says that it is ``busy``.
     """
 
     def __init__(self, *, namespace: bool = True, tls: ssl.SSLContext | None = None) -> None:
         """Listens from now on, on a port of its own."""
+        self.tells_transactions = True
         self.namespace = namespace
         self.page = 50
         self.limit = 1000
         self.fault: Fault | None = None
-        self.lost = 0.0
+        self.lost = self.busy = 0.0
         self.asked: list[str] = []
         self.counts: Counter[str] = Counter()
         self.tokens: dict[str, str] = {}
@@ -149,8 +151,8 @@ class AbfsStub:
 
     @property
     def authority(self) -> str:
-        """Host and port: the account."""
-        return f"localhost:{self._http.server_address[1]}"
+        """Host and port: the account. The certificate is of the address."""
+        return f"{'127.0.0.1' if self.is_secure else 'localhost'}:{self._http.server_address[1]}"
 
     def properties(self) -> dict[str, str]:
         """How Hadoop would be told to reach it."""
@@ -164,6 +166,13 @@ class AbfsStub:
         name = f"c{uuid.uuid4().hex[:12]}"
         self.containers[name] = self._node(is_directory=True)
         return f"abfss://{name}@{self.authority}"
+
+    def give(self, container: str, path: str, owner: str) -> None:
+        """Makes another user the owner of a path and of all below it."""
+        node = self._found(container, path)
+        assert node is not None, path
+        for given in (node, *(below for _, below in _below(node, "", deep=True))):
+            given.owner = owner
 
     def __enter__(self) -> Self:
         """Answers."""
@@ -193,8 +202,10 @@ class AbfsStub:
         found = None if self.fault is None else self.fault(request)
         if isinstance(found, Answer):
             return found, False
-        if found is None and self.lost and request.method != "GET" and self._random.random() < self.lost:
+        if found is None and self._random.random() < self.lost:
             found = self._random.choice(["before", "after"])
+        if found is None and self._random.random() < self.busy:
+            return RefusedError(503, "ServerBusy", "Operations per second is over the account limit.").answer, False
         if found == "before":
             return Answer(status=0), True
         try:
@@ -252,8 +263,9 @@ class AbfsStub:
         return f'"0x8DD{self._number:012X}"'
 
     def _now(self) -> float:
-        if self.ticking:
-            self._ahead += 1.0
+        if not self.ticking:
+            return time.time()
+        self._ahead += 1.0
         return time.time() + self._ahead
 
     def _changed(self, node: Node) -> None:
@@ -397,7 +409,7 @@ class AbfsStub:
         node = self._there(request)
         headers = {**_times(node), **_kind(node), "Content-Length": str(len(node.data))}
         headers |= {"x-ms-owner": node.owner, "x-ms-group": node.group, "x-ms-permissions": node.permissions}
-        if node.transaction:
+        if node.transaction and self.tells_transactions:
             headers["x-ms-client-transaction-id"] = node.transaction
         return Answer(status=200, headers=headers)
 

@@ -29,6 +29,14 @@ SECRETS = {
     "https://b.s3.example/k?X-Amz-Signature=S3CRET": "https://b.s3.example/k?X-Amz-Signature=***",
     "--conf spark.hadoop.fs.s3a.secret.key=S3CRET x": "--conf spark.hadoop.fs.s3a.secret.key=*** x",
     "fs.s3a.bucket.b.access.key = S3CRET": "fs.s3a.bucket.b.access.key = ***",
+    "--conf spark.hadoop.fs.azure.account.key.n.dfs.core.windows.net=S3/CR+ET== x": (
+        "--conf spark.hadoop.fs.azure.account.key.n.dfs.core.windows.net=*** x"
+    ),
+    "fs.azure.account.oauth2.client.secret.n.dfs.core.windows.net=S3CRET": (
+        "fs.azure.account.oauth2.client.secret.n.dfs.core.windows.net=***"
+    ),
+    "fs.azure.sas.fixed.token.h:1 = sv=2024&sig=S3%3DCRET.": "fs.azure.sas.fixed.token.h:1 = ***.",
+    "https://n.dfs.core.windows.net/c/f?sv=2024&sig=S3CRET&se=1": "https://n.dfs.core.windows.net/c/f?sv=2024&sig=***&se=1",
     "Cannot use a.password=S3,CR;E&T: it is": "Cannot use a.password=***: it is",
     "javax.jdo.option.ConnectionPassword=S3CRET": "javax.jdo.option.ConnectionPassword=***",
     "-Djavax.net.ssl.trustStorePassword=S3CRET": "-Djavax.net.ssl.trustStorePassword=***",
@@ -36,6 +44,8 @@ SECRETS = {
 PLAIN = (
     "hdfs://nn:8020/w/email=a@b.c",
     "hdfs://nn/w/t=a:b@c",
+    "abfss://lake@n.dfs.core.windows.net/w/p=1",
+    "fs.azure.account.auth.type.n.dfs.core.windows.net=OAuth",
     "s3a://bucket/x:y@z",
     "postgresql://u:***@h/d",
     "postgresql://u@h/d?sslkey=/etc/key.pem",

@@ -307,14 +307,7 @@ class AbfsFileSystem(RenameFileSystem):
         return status is not None and status.is_directory
 
     def entry(self, path: str, *, missing: type[AcidError] = CorruptError) -> Entry:
-        status = self._status(path, missing)
-        return Entry(
-            path=path.rstrip("/").rpartition("/")[2],
-            is_directory=status.is_directory,
-            length=0 if status.is_directory else status.length,
-            modified=status.modified,
-            is_ours=self._is_ours(status.owner),
-        )
+        return self._entry(path.rstrip("/").rpartition("/")[2], self._status(path, missing))
 
     def names_changed(self, path: str, *, missing: type[AcidError] = CorruptError) -> float:
         """Return 0: the service does not say that it keeps such times."""
@@ -330,19 +323,8 @@ class AbfsFileSystem(RenameFileSystem):
         try:
             for item in self._listed(path, inside):
                 name = str(item["name"]).removeprefix(f"{inside}/" if inside else "")
-                is_directory = str(item.get("isDirectory", "false")).lower() == "true"
-                entries.append(
-                    Entry(
-                        path=name,
-                        is_directory=is_directory,
-                        length=0 if is_directory else int(item.get("contentLength", 0)),
-                        modified=parsedate_to_datetime(str(item["lastModified"])).timestamp(),
-                        is_ours=self._is_ours(str(item.get("owner", ""))),
-                    )
-                )
+                entries.append(self._entry(name, _listed_status(item)))
                 require_few(path, len(entries))
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise RetryError(f"Cannot list {path}: the answer is none of Azure Data Lake Storage ({error})") from error
         except _AbsentError as error:
             why = "there is no such file or directory" if self._found(path) is None else "it is not a directory"
             raise missing(f"Cannot list {path}: {why}") from error
@@ -380,7 +362,42 @@ class AbfsFileSystem(RenameFileSystem):
             self._note_user(inside)
 
     def inherit(self, path: str, like: str, *, owner: bool = True) -> None:
-        """Give owner, group and mode, as far as this user may; the service gives default entries of lists itself."""
+        """Give owner, group and mode, as far as this user may; what has an access control list of more entries has its
+        rights from the default entries above.
+        """
+        wanted = self._status(like, CorruptError)
+        inside = self._container.inside(path)
+        items = [(inside, self._status(path, CorruptError))]
+        waiting = [path]
+        while waiting:
+            above = waiting.pop()
+            for item in self._listed(above, self._container.inside(above)):
+                status = _listed_status(item)
+                items.append((str(item["name"]), status))
+                if status.is_directory:
+                    waiting.append(f"{above}/{str(item['name']).rpartition('/')[2]}")
+            require_few(path, len(items))
+        for inside, status in items:
+            if self._is_ours(status.owner):
+                self._inherit(inside, status, wanted, owner=owner)
+
+    def _inherit(self, path: str, status: PathStatus, wanted: PathStatus, *, owner: bool) -> None:
+        mode = wanted.permissions if status.is_directory else wanted.permissions.replace("x", "-")
+        has_more = "+" in status.permissions or "+" in wanted.permissions
+        changes = [
+            {"x-ms-permissions": mode} if mode and mode != status.permissions and not has_more else {},
+            {"x-ms-group": wanted.group} if wanted.group not in ("", status.group) else {},
+            {"x-ms-owner": wanted.owner}
+            if owner and wanted.owner not in ("", status.owner)
+            else {},  # only a superuser may
+        ]
+        for change in filter(None, changes):
+            with self._container.raising("change the rights of", path):
+                try:
+                    self._container.change("PATCH", path, {"action": "setAccessControl"}, change)
+                except AnswerError as error:
+                    if error.answer.status != 403:
+                        raise
 
     def sync(self, path: str) -> None:
         """Do nothing: an answer says that the change is durable."""
@@ -453,6 +470,15 @@ class AbfsFileSystem(RenameFileSystem):
             raise missing(f"Cannot look at {path}: there is no such file or directory")
         return status
 
+    def _entry(self, name: str, status: PathStatus) -> Entry:
+        return Entry(
+            path=name,
+            is_directory=status.is_directory,
+            length=0 if status.is_directory else status.length,
+            modified=status.modified,
+            is_ours=self._is_ours(status.owner),
+        )
+
     def _listed(self, path: str, inside: str) -> Iterable[Mapping[str, Any]]:
         """Yield the entries of a directory as the service gives them, page by page; `_AbsentError` without one."""
         self._container.require_namespace()
@@ -460,7 +486,10 @@ class AbfsFileSystem(RenameFileSystem):
         while True:
             with self._container.raising("list", path, missing=_AbsentError):
                 answer = self._container.ask("GET", "", query)
-            yield from json.loads(answer.body)["paths"]
+            try:
+                yield from json.loads(answer.body)["paths"]
+            except (KeyError, TypeError, ValueError) as error:
+                raise _strange(path, error) from error
             if not (token := answer.headers.get("x-ms-continuation", "")):
                 return
             query["continuation"] = token
@@ -474,6 +503,27 @@ class AbfsFileSystem(RenameFileSystem):
         key = self._container.shown, self._place
         if key not in _USERS and (status := self._container.status(path)) is not None:
             _USERS[key] = status.owner
+
+
+def _listed_status(item: Mapping[str, Any]) -> PathStatus:
+    """Return the status in an entry of a listing, where flags and numbers are texts."""
+    try:
+        return PathStatus(
+            is_directory=str(item.get("isDirectory", "false")).lower() == "true",
+            length=int(item.get("contentLength", 0)),
+            modified=parsedate_to_datetime(item["lastModified"]).timestamp(),
+            version=str(item.get("etag", "")),
+            owner=str(item.get("owner", "")),
+            group=str(item.get("group", "")),
+            permissions=str(item.get("permissions", "")),
+            transaction="",
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise _strange(str(item), error) from error
+
+
+def _strange(what: str, error: Exception) -> RetryError:
+    return RetryError(f"Cannot list {what}: that is no answer of Azure Data Lake Storage ({error})")
 
 
 class _AbsentError(AcidError):

@@ -662,7 +662,7 @@ class Container:
             raise LostError(f"{answer.status} {answer.code}".strip())
         if not 200 <= answer.status < 300:
             raise AnswerError(answer)
-        if "x-ms-request-id" not in answer.headers:
+        if not answer.headers.get("x-ms-request-id"):
             raise LostError("something that is no Azure Data Lake Storage answered")
         return answer
 
@@ -695,13 +695,18 @@ def _brief(error: BaseException) -> str:
 
 @dataclass(frozen=True, slots=True)
 class PathStatus:
-    """A file or directory; `transaction` is of the last request that made or renamed it, empty where not told."""
+    """A file or directory; `permissions` as in `rwxr-x---`, with a plus for an access control list of more entries.
+
+    `transaction` is of the last request that made or renamed it. What the service does not tell is empty.
+    """
 
     is_directory: bool
     length: int
     modified: float
     version: str
     owner: str
+    group: str
+    permissions: str
     transaction: str
 
     @staticmethod
@@ -715,6 +720,8 @@ class PathStatus:
                 modified=parsedate_to_datetime(headers["last-modified"]).timestamp(),
                 version=headers["etag"],
                 owner=headers.get("x-ms-owner", ""),
+                group=headers.get("x-ms-group", ""),
+                permissions=headers.get("x-ms-permissions", ""),
                 transaction=headers.get("x-ms-client-transaction-id", ""),
             )
         except (KeyError, ValueError) as error:

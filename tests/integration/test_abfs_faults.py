@@ -1,0 +1,524 @@
+"""Azure Data Lake Storage when something goes wrong, on a stub of ours: lost answers, busy services, killed runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from abfs_tables import downloaded, names, uploaded
+from certificates import certified
+from filesystem_behaviour import put
+from judges import merge
+from long_runs import amount
+from servers.abfs import AbfsStub, Answer, Fault, Request
+from servers.abfs import RefusedError as Failure
+
+from acidlib.errors import (
+    AcidError,
+    ConflictError,
+    MissingError,
+    RefusedError,
+    RetryError,
+    UnknownOutcomeError,
+)
+from acidlib.location import Location, parse_location
+from acidlib.points import KILL_AT, Point
+from acidlib.stores.removing import find_litter
+from acidlib.stores.renaming.abfs import AbfsDataFiles, AbfsFileSystem
+from acidlib.stores.renaming.abfs_client import Container, LogIn, container_options
+from acidlib.stores.store import NEW
+from acidlib.stores.stores import Stores
+from integration.children import Child
+from integration.harness import AROUND, Jobs, fixture, probed
+
+ALL = ("--all-committed",)
+NOW = ("--retention", "0s")
+TWO_RENAMES = ("--minor-as-major-bytes", "0")
+DAYS = 86_400
+TRANSACTIONS, NAMESPACE = "renames name transactions", "hierarchical namespace"
+
+
+@pytest.fixture(autouse=True)
+def configured(abfs: AbfsStub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(AROUND, "hadoop", abfs.properties())
+    for name in ("lost", "busy", "limit", "tells_transactions"):
+        monkeypatch.setattr(abfs, name, getattr(abfs, name))  # as they were, at the end
+
+
+@pytest.fixture
+def uri(abfs: AbfsStub) -> str:
+    return abfs.new_container()
+
+
+@pytest.fixture
+def container(abfs: AbfsStub, uri: str) -> Container:
+    return connected(abfs, uri)
+
+
+@pytest.fixture
+def fs(container: Container) -> AbfsFileSystem:
+    return AbfsFileSystem(container, place="place")
+
+
+@pytest.fixture
+def place(container: Container, uri: str) -> str:
+    AbfsFileSystem(container).make_directory(f"{uri}/place")
+    return f"{uri}/place"
+
+
+def connected(stub: AbfsStub, uri: str, **more: str) -> Container:
+    return Container(container_options(uri.removeprefix("abfss://"), stub.properties() | more))
+
+
+def refused(status: int, code: str) -> Answer:
+    return Failure(status, code).answer
+
+
+def first(name: str, answer: str | Answer, times: int = 1) -> Fault:
+    """A fault of the first requests of this name."""
+    met: list[Request] = []
+
+    def fault(request: Request) -> str | Answer | None:
+        if request.name == name and len(met) < times:
+            met.append(request)
+            return answer
+        return None
+
+    return fault
+
+
+class TestLostAnswers:
+    """Each request that changes something, when its answer is lost, or the request itself."""
+
+    @pytest.mark.parametrize("lost", ["before", "after"])
+    @pytest.mark.parametrize("source", ["file", "empty", "full"])
+    @pytest.mark.parametrize("limit", [1, 1000])
+    def test_a_rename_is_done_once(
+        self, abfs: AbfsStub, fs: AbfsFileSystem, place: str, source: str, lost: str, limit: int
+    ) -> None:
+        put(fs, place, "file", "empty/", "full/x", "full/y")
+        abfs.limit = limit
+        with abfs.at_fault(first("rename", lost)):
+            fs.rename_noreplace(f"{place}/{source}", f"{place}/target")
+        assert fs.exists(f"{place}/target")
+        assert not fs.exists(f"{place}/{source}")
+
+    def test_a_rename_by_another_is_no_success(self, abfs: AbfsStub, fs: AbfsFileSystem, place: str) -> None:
+        put(fs, place, "staging/base_1/", "other/")
+
+        def revoked(request: Request) -> str | None:
+            if request.name != "rename":
+                return None
+            abfs.fault = None
+            fs.rename_noreplace(f"{place}/staging", f"{place}/revoked")
+            fs.rename_noreplace(f"{place}/other", f"{place}/base_1")
+            return "before"
+
+        with (
+            abfs.at_fault(revoked),
+            pytest.raises(ConflictError, match=r"already exists|no such file"),
+        ):
+            fs.rename_noreplace(f"{place}/staging/base_1", f"{place}/base_1", missing=ConflictError)
+
+    def test_without_transactions_the_outcome_is_not_known(
+        self, abfs: AbfsStub, fs: AbfsFileSystem, place: str
+    ) -> None:
+        """As with a service that does not keep them: a caller looks for a proof of its own."""
+        put(fs, place, "source/", "source2/", "taken/")
+        abfs.tells_transactions = False
+        with abfs.at_fault(first("rename", "after")), pytest.raises(UnknownOutcomeError, match="tells no transaction"):
+            fs.rename_noreplace(f"{place}/source", f"{place}/target")
+        with abfs.at_fault(first("rename", "before")), pytest.raises(ConflictError, match="already exists"):
+            fs.rename_noreplace(f"{place}/source2", f"{place}/taken")
+
+    @pytest.mark.parametrize("lost", ["before", "after"])
+    @pytest.mark.parametrize("request_name", ["create file", "append", "rename"])
+    def test_a_file_is_made_once_and_whole(
+        self, abfs: AbfsStub, fs: AbfsFileSystem, place: str, request_name: str, lost: str
+    ) -> None:
+        with abfs.at_fault(first(request_name, lost)):
+            fs.create(f"{place}/f", b"data")
+        assert fs.read(f"{place}/f") == b"data"
+        assert [entry.name for entry in fs.list_directory(place)] == ["f"]
+
+    @pytest.mark.parametrize("lost", ["before", "after"])
+    @pytest.mark.parametrize("request_name", ["create file", "rename", "append", "flush"])
+    def test_a_data_file_has_all_its_bytes(
+        self, abfs: AbfsStub, container: Container, fs: AbfsFileSystem, place: str, request_name: str, lost: str
+    ) -> None:
+        data = bytes(range(251)) * 80_000
+        files = AbfsDataFiles(container, place="place")
+        with abfs.at_fault(first(request_name, lost)):
+            sink = files.create(f"{place}/f")
+            sink.write(data)
+            sink.close()
+        source = files.open(f"{place}/f", len(data))
+        assert source.read(0, len(data)) == data
+        source.close()
+
+    @pytest.mark.parametrize("limit", [2, 1000])
+    def test_a_removal_counts(self, abfs: AbfsStub, fs: AbfsFileSystem, place: str, limit: int) -> None:
+        put(fs, place, "a/b/c", "a/d", "a/e", "file", "empty/")
+        abfs.limit = limit
+        with abfs.at_fault(first("delete", "after")):
+            fs.remove_tree(place, "a")
+        with abfs.at_fault(first("delete", "after")):
+            fs.remove_file(f"{place}/file")
+        with abfs.at_fault(first("delete", "after")):
+            assert fs.remove_empty_directory(f"{place}/empty")
+        assert fs.list_directory(place) == ()
+        assert not fs.remove_empty_directory(f"{place}/empty")
+
+    def test_the_outcome_is_not_known_when_no_answer_comes(
+        self, abfs: AbfsStub, fs: AbfsFileSystem, place: str, uri: str
+    ) -> None:
+        put(fs, place, "source/")
+        asking_twice = AbfsFileSystem(connected(abfs, uri, **{"fs.azure.io.retry.max.retries": "1"}))
+        with abfs.at_fault(first("rename", "after", times=100)), pytest.raises(UnknownOutcomeError, match="was lost"):
+            asking_twice.rename_noreplace(f"{place}/source", f"{place}/target")
+
+
+def test_a_new_file_brings_no_directory_back_that_is_gone(
+    abfs: AbfsStub, container: Container, fs: AbfsFileSystem, place: str
+) -> None:
+    """The service makes all directories above a new path: an attempt that begins as its stage is revoked makes none."""
+    put(fs, place, "_tmp_run/_attempts/")
+
+    def revoked(request: Request) -> None:
+        if request.name == "create file":
+            abfs.fault = None
+            fs.rename_noreplace(f"{place}/_tmp_run", f"{place}/_tmp_run.revoked")
+
+    with abfs.at_fault(revoked), pytest.raises(ConflictError, match="no such file"):
+        AbfsDataFiles(container, place="place").create(f"{place}/_tmp_run/_attempts/bucket_00000")
+    assert [entry.name for entry in fs.list_directory(place)] == ["_tmp_run.revoked"]
+    sink = AbfsDataFiles(container, place="place").create(f"{place}/_tmp_run.revoked/bucket_00000")
+    sink.write(b"data")
+    fs.rename_noreplace(f"{place}/_tmp_run.revoked", f"{place}/_tmp_run")
+    with pytest.raises(ConflictError, match="no such file"):
+        sink.close()
+
+
+def test_what_has_not_its_name_yet_is_litter_after_a_day(fs: AbfsFileSystem, place: str, container: Container) -> None:
+    for name, is_directory in (("file", False), ("directory", True)):
+        container.make(f"place/{NEW}{name}", is_directory=is_directory)
+    here = parse_location(place)
+    assert find_litter(fs, here, now=time.time() + 0.9 * DAYS) == ()
+    found = find_litter(fs, here, now=time.time() + 1.1 * DAYS)
+    assert sorted(litter.name for litter in found) == [f"{NEW}directory", f"{NEW}file"]
+
+
+def test_a_new_directory_cannot_be_exchanged_before_it_has_its_name(
+    abfs: AbfsStub, container: Container, fs: AbfsFileSystem, place: str
+) -> None:
+    """A user who writes to the place puts his own there, as soon as it is made: its version is another."""
+
+    def exchanged(request: Request) -> None:
+        if request.name == "rename" and NEW in request.headers["x-ms-rename-source"]:
+            abfs.fault = None
+            (mine,) = (entry.name for entry in fs.list_directory(place))
+            fs.remove_empty_directory(f"{place}/{mine}")
+            container.make(f"place/{mine}", is_directory=True)
+
+    with abfs.at_fault(exchanged), pytest.raises(ConflictError, match="another program has changed it"):
+        fs.make_directory(f"{place}/_acidlib_claim.token")
+
+
+@pytest.mark.parametrize(
+    ("answer", "error", "text"),
+    [
+        (refused(503, "ServerBusy"), RetryError, "is busy (503 ServerBusy)"),
+        (refused(429, "TooManyRequests"), RetryError, "is busy (429 TooManyRequests)"),
+        (refused(500, "OperationTimedOut"), RetryError, "cannot be reached, or went away (500 OperationTimedOut)"),
+        (refused(403, "AuthorizationPermissionMismatch"), RetryError, "the permission is missing: the key of the"),
+        (refused(403, "AuthenticationFailed"), RetryError, "did not take the key of the account"),
+        (refused(404, "FilesystemNotFound"), MissingError, "there is no container"),
+        (refused(400, "AccountRequiresHttps"), RefusedError, "by TLS only"),
+        (refused(409, "LeaseAlreadyPresent"), RetryError, "answered 409 LeaseAlreadyPresent"),
+        (
+            Answer(status=200, body=b"<html>", headers={"x-ms-request-id": ""}),
+            RetryError,
+            "no Azure Data Lake Storage answered",
+        ),
+        (Answer(status=302, headers={"Location": "http://127.0.0.1:1/"}), RetryError, "answered 302"),
+        ("before", RetryError, "cannot be reached, or went away"),
+    ],
+    ids=str,
+)
+def test_what_the_service_says_is_told(
+    abfs: AbfsStub, uri: str, answer: str | Answer, error: type[AcidError], text: str
+) -> None:
+    files = AbfsFileSystem(connected(abfs, uri, **{"fs.azure.io.retry.max.retries": "1"}))
+    assert files.list_directory(f"{uri}/") == ()
+    with abfs.at_fault(lambda _: answer), pytest.raises(error) as told:
+        files.list_directory(f"{uri}/")
+    assert text in str(told.value)
+    assert "Cannot list abfss://" in str(told.value)
+
+
+def test_a_service_that_is_busy_for_a_while_is_asked_again(abfs: AbfsStub, fs: AbfsFileSystem, place: str) -> None:
+    for name in ("create directory", "rename", "getStatus", "delete"):
+        with abfs.at_fault(first(name, refused(503, "ServerBusy"), times=2)):
+            fs.make_directory(f"{place}/d")
+            fs.remove_tree(place, "d")
+
+
+def test_an_answer_that_takes_too_long_is_lost(abfs: AbfsStub, uri: str) -> None:
+    files = AbfsFileSystem(
+        connected(abfs, uri, **{"fs.azure.http.read.timeout": "100", "fs.azure.io.retry.max.retries": "1"})
+    )
+
+    def slow(request: Request) -> None:
+        time.sleep(0.3)
+
+    assert files.is_directory(f"{uri}/")
+    with abfs.at_fault(slow), pytest.raises(RetryError, match=r"went away \(.*timed out"):
+        files.is_directory(f"{uri}/")
+
+
+def test_an_account_without_the_namespace_is_refused() -> None:
+    with AbfsStub(namespace=False) as flat:
+        uri = flat.new_container()
+        with pytest.raises(RefusedError, match="no hierarchical namespace"):
+            AbfsFileSystem(connected(flat, uri)).list_directory(f"{uri}/")
+        with pytest.raises(RefusedError, match=r"hns.enabled.* is false"):
+            connected(flat, uri, **{"fs.azure.account.hns.enabled": "false"})
+        # where the user may not read the list of the root, an administrator says what there is
+        with (
+            flat.at_fault(first("getAccessControl", refused(403, "AuthorizationPermissionMismatch"))),
+            pytest.raises(RefusedError, match=rf"set fs.azure.account.hns.enabled.{flat.authority} to true"),
+        ):
+            AbfsFileSystem(connected(flat, uri)).list_directory(f"{uri}/")
+        stated = connected(flat, uri, **{"fs.azure.account.hns.enabled": "true"})
+        assert AbfsFileSystem(stated).list_directory(f"{uri}/") == ()
+
+
+def test_a_server_that_is_gone_is_waited_for_once(uri: str) -> None:
+    with AbfsStub() as gone:
+        authority = f"lake@{gone.authority}"
+    stores = Stores(configuration=gone.properties())
+    place = stores.locate(f"abfss://{authority}/t")
+    begun = time.monotonic()
+    for _ in range(3):
+        with pytest.raises(RetryError, match="cannot be reached"):
+            stores.fs(place).is_directory(str(place))
+    assert time.monotonic() - begun < 2
+    assert stores.unreachable.reason(gone.authority)
+
+
+# --- how requests show whose they are ---------------------------------------------------------------------------------
+
+
+def test_a_wrong_key_is_told_and_not_shown(abfs: AbfsStub, uri: str) -> None:
+    wrong = "d3Jvbmcga2V5"
+    files = AbfsFileSystem(connected(abfs, uri, **{f"fs.azure.account.key.{abfs.authority}": wrong}))
+    with pytest.raises(RetryError, match="did not take the key of the account") as told:
+        files.list_directory(f"{uri}/")
+    assert wrong not in str(told.value)
+
+
+def test_a_token_of_shared_access(abfs: AbfsStub, uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(abfs, "sas", "sv=2024-11-04&sp=rwdlm&sig=secret%2Bsignature%3D")
+    options = container_options(uri.removeprefix("abfss://"), {"fs.azure.sas.fixed.token": f"?{abfs.sas}"})
+    assert options.log_in is LogIn.SAS
+    # the stub has no TLS, without which no token is sent but here
+    container = Container(replace(options, is_secure=False))
+    fs = AbfsFileSystem(container)
+    put(fs, uri, "a/b", "c d")
+    fs.rename_noreplace(f"{uri}/a", f"{uri}/moved")
+    assert [entry.path for entry in fs.list_tree(uri, enter_hidden=True)] == ["c d", "moved", "moved/b"]
+    monkeypatch.setattr(abfs, "sas", "sv=2024-11-04&sig=another")
+    with pytest.raises(RetryError, match="did not take the SAS token") as told:
+        fs.list_directory(uri)
+    assert "secret" not in str(told.value)
+
+
+def test_tokens_by_a_managed_identity_over_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By azure-identity itself, whose endpoint on this machine is one of ours."""
+    context, trusted = certified(tmp_path)
+    monkeypatch.setenv("SSL_CERT_FILE", str(trusted))
+    with AbfsStub(tls=context) as stub, token_endpoint("a-token", monkeypatch):
+        uri = stub.new_container()
+        stub.tokens["a-token"] = "11111111-2222-3333-4444-555555555555"
+        properties = {
+            "fs.azure.account.auth.type": "OAuth",
+            "fs.azure.account.oauth.provider.type": "org.apache.hadoop.fs.azurebfs.oauth2.MsiTokenProvider",
+        }
+        fs = AbfsFileSystem(Container(container_options(uri.removeprefix("abfss://"), properties)))
+        fs.make_directory(f"{uri}/d")
+        fs.create(f"{uri}/d/f", b"data")
+        assert fs.read(f"{uri}/d/f") == b"data"
+        assert fs.owner(f"{uri}/d") == stub.tokens["a-token"]
+        stub.tokens.clear()
+        with pytest.raises(RetryError, match="did not take the identity that azure-identity finds"):
+            fs.list_directory(f"{uri}/d")
+
+
+def token_endpoint(token: str, patch: pytest.MonkeyPatch) -> AbfsStub:
+    """What answers to requests for tokens, as on a machine of Azure."""
+    stub = AbfsStub()
+    answer = {
+        "access_token": token,
+        "expires_on": str(int(time.time()) + 3600),
+        "resource": "https://storage.azure.com",
+        "token_type": "Bearer",
+    }
+    stub.fault = lambda _: Answer(
+        status=200, body=json.dumps(answer).encode(), headers={"Content-Type": "application/json"}
+    )
+    patch.setenv("IDENTITY_ENDPOINT", f"http://{stub.authority}/token")
+    patch.setenv("IDENTITY_HEADER", "of this machine")
+    return stub
+
+
+# --- whole jobs -------------------------------------------------------------------------------------------------------
+
+
+def rows(abfs: AbfsStub, place: Location, tmp_path: Path) -> list[merge.Row]:
+    """What a reader that is not ours sees."""
+    return merge.read(downloaded(abfs, place, tmp_path / "seen/t"), "", generation=3)
+
+
+@pytest.fixture
+def table(abfs: AbfsStub, abfs_container: str, tmp_path: Path) -> Location:
+    return uploaded(abfs, fixture("hive3/a_crud", tmp_path / "t"), "crud", container=abfs_container)
+
+
+def test_nothing_is_published_without_a_probe(abfs: AbfsStub, jobs: Jobs, tmp_path: Path) -> None:
+    unknown = uploaded(abfs, fixture("hive3/a_crud", tmp_path / "t"), "crud")
+    before = abfs.asked.copy()
+    planned = jobs.good("major_compact", "--location", str(unknown), *ALL, "--dry-run")
+    assert planned.states == ["planned"]
+    refused_run = jobs("major_compact", "--location", str(unknown), *ALL)
+    assert f"run: acidlib probe {unknown.parent}" in refused_run.told
+    assert not [line for line in abfs.asked[len(before) :] if line.startswith(("create", "rename", "append"))]
+    assert set(probed(str(unknown.parent)).values()) == {"holds", "not tried"}
+    jobs.good("major_compact", "--location", str(unknown), *ALL)
+
+
+def test_a_record_of_another_user_is_not_obeyed(
+    abfs: AbfsStub, table: Location, jobs: Jobs, tmp_path: Path, uri: str
+) -> None:
+    """He may write to the table; what he lays there as a dead run would leave it makes no run remove or publish."""
+    before = rows(abfs, table, tmp_path)
+    record = {"version": 1, "directories": [{"name": "base_0000009", "files": {}}], "inputs": ["delta_0000001"]}
+    files = AbfsFileSystem(connected(abfs, str(table).rpartition(table.path)[0]))
+    put(files, str(table), "_tmp_forged/base_0000009/", "_tmp_forged/_acidlib_staging")
+    files.create(f"{table}/_tmp_forged/publish.json", json.dumps(record).encode())
+    abfs.give(table.authority.partition("@")[0], f"{table.path[1:]}/_tmp_forged", "anna")
+    jobs.good("major_compact", "--location", str(table), *ALL)
+    jobs.good("cleaner", *NOW)
+    assert names(abfs, table) == ["_tmp_forged", "base_0000004"]
+    assert rows(abfs, table, tmp_path) == before
+
+
+@pytest.mark.parametrize("broken", amount([TRANSACTIONS], long=[TRANSACTIONS, NAMESPACE]))
+def test_an_account_that_breaks_a_promise_is_refused(
+    abfs: AbfsStub, jobs: Jobs, tmp_path: Path, broken: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = uploaded(abfs, fixture("hive3/a_crud", tmp_path / "t"), "crud")
+    if broken == TRANSACTIONS:
+        abfs.tells_transactions = False
+    else:
+        properties = {**abfs.properties(), "fs.azure.account.hns.enabled": "true"}
+        monkeypatch.setattr(AROUND, "hadoop", properties)
+        monkeypatch.setattr(abfs, "namespace", False)
+    assert probed(str(place.parent))[broken] == "BROKEN"
+    assert broken in jobs("major_compact", "--location", str(place), *ALL).told
+
+
+@pytest.mark.parametrize("fault", ["lost", "busy"])
+def test_a_job_that_meets_faults_all_the_time(
+    abfs: AbfsStub, table: Location, jobs: Jobs, tmp_path: Path, fault: str
+) -> None:
+    before = rows(abfs, table, tmp_path)
+    setattr(abfs, fault, 0.1)
+    jobs.good("minor_compact", "--location", str(table), *ALL, *TWO_RENAMES)
+    jobs.good("major_compact", "--location", str(table), *ALL)
+    jobs.good("cleaner", *NOW)
+    setattr(abfs, fault, 0.0)
+    assert rows(abfs, table, tmp_path) == before
+    assert names(abfs, table) == ["base_0000004"]
+
+
+@pytest.mark.parametrize("at", amount([11, 19], long=range(30)))
+def test_a_service_that_is_gone_in_the_middle(
+    abfs: AbfsStub, table: Location, jobs: Jobs, tmp_path: Path, at: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From one of the requests that change something on nothing is answered; the next run does it all."""
+    before = rows(abfs, table, tmp_path)
+    properties = {**abfs.properties(), "fs.azure.io.retry.max.retries": "1"}
+    monkeypatch.setattr(AROUND, "hadoop", properties)
+    changes: list[str] = []
+
+    def gone(request: Request) -> str | None:
+        changes.extend([request.name] if request.method not in ("GET", "HEAD") else [])
+        return None if len(changes) <= at else "before" if len(changes) % 2 else "after"
+
+    with abfs.at_fault(gone):
+        ran = jobs("minor_compact", "--location", str(table), *ALL, *TWO_RENAMES)
+        assert set(ran.states) <= {"failed", "initiated", "ready for cleaning", "unknown", "working"}, ran
+    monkeypatch.setattr(AROUND, "clock", lambda: time.time() + 2 * DAYS)
+    end(abfs, table, jobs, tmp_path, before, monkeypatch)
+
+
+def end(
+    abfs: AbfsStub,
+    table: Location,
+    jobs: Jobs,
+    tmp_path: Path,
+    before: list[merge.Row],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The next runs find the rows as they were, and leave a base alone."""
+    jobs.good("major_compact", "--location", str(table), *ALL)
+    assert rows(abfs, table, tmp_path) == before
+    jobs.good("cleaner", *NOW)
+    monkeypatch.setattr(AROUND, "clock", lambda: time.time() + 3 * DAYS)
+    jobs.good("cleaner", "--location", str(table), *NOW)
+    assert names(abfs, table) == ["base_0000004"]
+    assert rows(abfs, table, tmp_path) == before
+
+
+KILLED = (
+    ("minor_compact", Point.FIRST_RENAMED),
+    ("cleaner", Point.REMOVED_ONE),
+    ("major_compact", Point.FIRST_RENAMED),
+    ("minor_compact", Point.CHECKED),
+    ("minor_compact", Point.RECORDED),
+    ("minor_compact", Point.UNRECORDED),
+)
+
+
+@pytest.mark.parametrize(("job", "point"), amount(KILLED[:2], long=KILLED), ids=str)
+def test_a_job_that_is_killed(
+    abfs: AbfsStub,
+    table: Location,
+    jobs: Jobs,
+    tmp_path: Path,
+    job: str,
+    point: Point,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    before = rows(abfs, table, tmp_path)
+    words = (job, "--location", str(table), *(ALL if job != "cleaner" else NOW))
+    if job == "cleaner":
+        jobs.good("major_compact", "--location", str(table), *ALL)
+
+    def run() -> None:
+        os.environ[KILL_AT] = point
+        jobs(*words, *(TWO_RENAMES if job == "minor_compact" else ()))
+
+    assert Child(run, tmp_path / "answer").wait() == -signal.SIGKILL
+    # between two renames a reader sees too much: the caller has stated that nobody reads
+    between = (job, point) == ("minor_compact", Point.FIRST_RENAMED)
+    assert (rows(abfs, table, tmp_path) != before) is between
+    monkeypatch.setattr(AROUND, "clock", time.time)
+    again = jobs("minor_compact", "--location", str(table), *ALL, *TWO_RENAMES)
+    assert set(again.states) <= {"ready for cleaning", "already compact", "refused"}, again
+    end(abfs, table, jobs, tmp_path, before, monkeypatch)
