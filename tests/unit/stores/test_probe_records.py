@@ -12,12 +12,13 @@ from integration.harness import IN_PROCESS, fixture
 
 import acidlib
 from acidlib.cli import jobs
-from acidlib.errors import CorruptError, RefusedError
+from acidlib.errors import CorruptError, RefusedError, RetryError
 from acidlib.location import HDFS, Location
 from acidlib.model.results import CheckState, ProbeDocument, PromiseState, TriedPromise
 from acidlib.status.doctor import probe_check
 from acidlib.stores.probe_records import RECORD, last_probe, require_probe, write_probe_record
 from acidlib.stores.promises import BrokenPromiseError
+from acidlib.stores.renaming.local import LocalFileSystem
 from acidlib.stores.renaming.store import RenameStore
 from acidlib.stores.stores import Stores
 
@@ -143,6 +144,17 @@ def test_the_doctor_names_the_probe(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     check = probe_check(STORES, at(tmp_path))
     assert (check.state, "1970-01-01T00:00:00+00:00, and all" in check.found) == (CheckState.OK, True)
     record(tmp_path, replace(passed(tmp_path), promises=passed(tmp_path).promises[1:]))
+    assert probe_check(STORES, at(tmp_path)).state is CheckState.WRONG
+
+
+def test_who_may_not_read_above_the_tables_is_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def denied(self: LocalFileSystem, path: str, **_: object) -> bytes:
+        raise RetryError(f"Cannot read {path}: no right")
+
+    monkeypatch.setattr(LocalFileSystem, "read", denied)
+    check = probe_check(STORES, at(tmp_path))
+    assert (check.state, "no right" in check.found) == (CheckState.UNCHECKED, True)
+    monkeypatch.setattr(RenameStore, "demands_probe", True)
     assert probe_check(STORES, at(tmp_path)).state is CheckState.WRONG
 
 
