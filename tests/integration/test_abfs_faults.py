@@ -21,6 +21,7 @@ from servers.abfs import RefusedError as Failure
 from acidlib.errors import (
     AcidError,
     ConflictError,
+    CorruptError,
     MissingError,
     RefusedError,
     RetryError,
@@ -202,6 +203,18 @@ def test_a_new_file_brings_no_directory_back_that_is_gone(
     fs.rename_noreplace(f"{place}/_tmp_run.revoked", f"{place}/_tmp_run")
     with pytest.raises(ConflictError, match="no such file"):
         sink.close()
+
+
+def test_a_file_that_is_exchanged_while_it_is_read(container: Container, fs: AbfsFileSystem, place: str) -> None:
+    """It is read as the first request saw it, or not at all; so is one that was cut."""
+    size = 600_000
+    fs.create(f"{place}/f", bytes(size))
+    source = AbfsDataFiles(container).open(f"{place}/f", size)
+    fs.remove_file(f"{place}/f")
+    fs.create(f"{place}/f", bytes(size))
+    assert source.read(size - 10, 10) == bytes(10)  # came with the first request
+    with pytest.raises(CorruptError, match="another file took its place"):
+        source.read(0, 10)
 
 
 def test_what_has_not_its_name_yet_is_litter_after_a_day(fs: AbfsFileSystem, place: str, container: Container) -> None:

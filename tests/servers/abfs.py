@@ -220,6 +220,8 @@ class AbfsStub:
         if request.headers.get("x-ms-version", "") < VERSION:
             raise RefusedError(400, "InvalidHeaderValue", "x-ms-version")
         owner = self._user(request)
+        if (request.query.get("resource") == "filesystem") is (request.line.count("/") > 1):
+            raise RefusedError(400, "InvalidUri", "the root of a container ends in a slash, its name does not")
         with self._lock:
             if request.container not in self.containers:
                 raise RefusedError(404, "FilesystemNotFound")

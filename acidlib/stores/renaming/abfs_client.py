@@ -620,7 +620,10 @@ class Container:
         reason = None if self._unreachable is None else self._unreachable.reason(options.host)
         if reason is not None:
             raise _KnownAwayError(reason)
-        line = quote(f"/{options.container}/{path}") if path else f"/{options.container}"
+        # without the slash a name is that of the container, not of its root
+        line = (
+            f"/{options.container}" if query.get("resource") == "filesystem" else quote(f"/{options.container}/{path}")
+        )
         with _making:
             connections, credential = _connections(options, os.getpid())
         sent = {
