@@ -21,7 +21,7 @@ import click
 from acidlib.cli import launch
 from acidlib.cli.help import OPTION_GROUPS
 from acidlib.config.keys import KEYS, STATUS_KEYS, SettingKey, SettingKind, Spelling
-from acidlib.location import ABFS, HDFS, LOCAL, S3, StoreKind
+from acidlib.location import ABFS, GCS, HDFS, LOCAL, S3, StoreKind
 from acidlib.model.results import (
     CancellationsDocument,
     ChecksDocument,
@@ -38,6 +38,7 @@ from acidlib.model.results import (
 from acidlib.model.status import StatusDocument
 from acidlib.status.metrics import METRICS
 from acidlib.stores.buckets.store import BucketStore
+from acidlib.stores.gcs.bucket import GcsBucket
 from acidlib.stores.promises import Promise
 from acidlib.stores.renaming.abfs_trials import abfs_promises
 from acidlib.stores.renaming.trials import renaming_promises
@@ -68,6 +69,7 @@ PROMISES: Mapping[StoreKind, Sequence[Promise]] = {
     HDFS: renaming_promises(_UNOPENED),
     ABFS: abfs_promises(_UNOPENED, _UNOPENED),
     S3: BucketStore(S3Bucket(_UNOPENED)).promises(),
+    GCS: BucketStore(GcsBucket(_UNOPENED)).promises(),
 }
 """The promises of stores; none is opened for their sentences."""
 _COMPACTIONS = re.compile("major-compact, minor-compact")

@@ -58,12 +58,20 @@ ABFS = StoreKind(
     form=re.compile(r"(?!.*--)(?:\$root|[a-z0-9][a-z0-9-]{1,61}[a-z0-9])@[A-Za-z0-9][A-Za-z0-9.-]*(?::[0-9]{1,5})?"),
     keys_are="it takes container@account.dfs.core.windows.net; keys stand in Hadoop's configuration",
 )
-KINDS = {scheme: kind for kind in (LOCAL, HDFS, VIEWFS, S3, ABFS) for scheme in kind.schemes}
+GCS = StoreKind(
+    name="gcs",
+    schemes=("gs",),
+    authority="bucket",
+    has_default=False,
+    not_in_it="@:",
+    keys_are="credentials of Google Cloud Storage stand in Hadoop's configuration",
+    has_directories=False,
+)
+KINDS = {scheme: kind for kind in (LOCAL, HDFS, VIEWFS, S3, GCS, ABFS) for scheme in kind.schemes}
 """Kinds of stores by the schemes of URIs."""
 
 _OTHERS = {
     "webhdfs": "HDFS over HTTP",
-    "gs": "Google Cloud Storage",
     "wasb": "Azure Blob Storage, which renames no directories,",
     "wasbs": "Azure Blob Storage, which renames no directories,",
     "ofs": "Apache Ozone",

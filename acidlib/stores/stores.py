@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from acidlib.config.files import absolute_path
 from acidlib.errors import RefusedError
-from acidlib.location import ABFS, HDFS, LOCAL, S3, VIEWFS, Location, StoreKind, local_location, parse_location
+from acidlib.location import ABFS, GCS, HDFS, LOCAL, S3, VIEWFS, Location, StoreKind, local_location, parse_location
 from acidlib.memory import DEFAULT_MEMORY, Memory
 from acidlib.model.tables import is_partition_directory
 from acidlib.stores.filesystem import FileSystem, RenameFileSystem, UnreachableServers
@@ -26,13 +26,36 @@ PROPERTIES = (
         "fs.hdfs.impl",
         "fs.permissions.umask-mode",
         "fs.azure.",
+        "fs.gs.",
         "fs.s3a.",
         "fs.viewfs.mounttable.",
         "dfs.",
+        "google.cloud.",
     ),
     "hadoop.security.",
 )
 """How the names of Hadoop's properties begin that stores read."""
+
+
+class KeyFiles:
+    """Contents of files with keys, by their paths; never printed. Pickled it has those that were read: for tasks."""
+
+    def __init__(self, contents: Mapping[str, str] | None = None) -> None:
+        """`contents` are those that are known."""
+        self._contents = dict(contents or {})
+
+    def __reduce__(self) -> tuple[type[KeyFiles], tuple[dict[str, str]]]:
+        return KeyFiles, (self._contents,)
+
+    def read(self, path: str) -> str:
+        """Return the contents of a file of this machine, or as the driver has read it; RefusedError where it fails."""
+        if path not in self._contents:
+            try:
+                self._contents[path] = absolute_path(path.removeprefix("file://")).read_text()
+            except (OSError, UnicodeDecodeError) as error:
+                reason = error.strerror if isinstance(error, OSError) else "it is no text"
+                raise RefusedError(f"Cannot read the key in {path}: {reason}") from error
+        return self._contents[path]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +68,7 @@ class Stores:
     hadoop         Hadoop itself, for mount tables that nothing else can follow; the driver's alone
     secrets        Hadoop's credential providers, where keys of buckets may be
     tokens         delegation tokens, by which tasks log in to name nodes that ask for Kerberos
+    key_files      the files of keys that the configuration names, which the driver hands to tasks
     memory         that a task may take for what it decodes of a file
     trees          the places on local disks that are in use
     """
@@ -54,6 +78,7 @@ class Stores:
     hadoop: Hadoop = field(default_factory=Hadoop, compare=False, repr=False)
     secrets: JavaSecrets = field(default_factory=JavaSecrets, compare=False, repr=False)
     tokens: HandedTokens = field(default_factory=HandedTokens, compare=False, repr=False)
+    key_files: KeyFiles = field(default_factory=KeyFiles, compare=False, repr=False)
     memory: Memory = DEFAULT_MEMORY
     trees: OpenTrees = field(default_factory=OpenTrees, compare=False, repr=False)
 
@@ -183,6 +208,23 @@ def _in_bucket(stores: Stores, location: Location) -> OpenStore:
     return OpenStore(BucketStore(bucket), BucketDataFiles(bucket, stores.memory))
 
 
+def _in_gcs_bucket(stores: Stores, location: Location) -> OpenStore:
+    """Open a bucket; RefusedError where its client is not installed, or does not understand its settings."""
+    try:
+        from acidlib.stores.buckets.files import BucketDataFiles
+        from acidlib.stores.buckets.store import BucketStore
+        from acidlib.stores.gcs.bucket import GcsBucket
+        from acidlib.stores.gcs.options import gcs_options, with_stored_credentials
+    except ModuleNotFoundError as error:
+        raise RefusedError(
+            f"Cannot open {location}: {error.name} is not installed; pip install 'acidlib[gcs]' brings it"
+        ) from error
+    properties = with_stored_credentials(stores.configuration, stores.secrets.passwords)
+    options = gcs_options(location.authority, properties, stores.key_files.read)
+    bucket = GcsBucket(options, stores.unreachable)
+    return OpenStore(BucketStore(bucket), BucketDataFiles(bucket, stores.memory))
+
+
 def _in_container(stores: Stores, location: Location) -> OpenStore:
     """Open a container; RefusedError where its client is not installed, or does not understand its settings."""
     try:
@@ -202,6 +244,7 @@ _OPENED_BY: Mapping[StoreKind, Callable[[Stores, Location], OpenStore]] = {
     LOCAL: _on_disks,
     HDFS: _in_hdfs,
     S3: _in_bucket,
+    GCS: _in_gcs_bucket,
     ABFS: _in_container,
 }
 """Opens a location of each kind of store."""

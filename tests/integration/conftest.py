@@ -12,6 +12,7 @@ from long_runs import amount
 from servers.abfs import AbfsStub
 from servers.errors import ServerError
 from servers.fleet import Servers
+from servers.gcs import GcsServer
 from servers.hdfs import Hdfs
 from servers.hiveserver import HiveServer
 from servers.kdc import Kdc
@@ -213,6 +214,17 @@ def abfs_container(abfs: AbfsStub) -> str:
         patch.setattr(AROUND, "hadoop", abfs.properties())
         assert set(probed(made).values()) == {"holds", "not tried"}
     return made
+
+
+@pytest.fixture(scope="session")
+def gcs_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GcsServer]:
+    """The one emulator of Google Cloud Storage of this process."""
+    server = GcsServer(tmp_path_factory.mktemp("gcs"))
+    started(server.start)
+    try:
+        yield server
+    finally:
+        server.stop()
 
 
 @pytest.fixture

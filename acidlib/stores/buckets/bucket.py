@@ -50,7 +50,7 @@ class UndecidedError(RetryError):
     """The store called a completion a conflict, and there is no object under its name: a later try may succeed."""
 
 
-class _AbsentError(ConflictError):
+class AbsentError(ConflictError):
     """There is no such object."""
 
 
@@ -269,8 +269,8 @@ class Bucket(ABC):
 def read_object(bucket: Bucket, path: str) -> SmallObject | None:
     """Return the object at a path; None when there is none."""
     try:
-        return bucket.read_small(path, missing=_AbsentError)
-    except _AbsentError:
+        return bucket.read_small(path, missing=AbsentError)
+    except AbsentError:
         return None
 
 

@@ -1,0 +1,1 @@
+"""Buckets of Google Cloud Storage: publication by composing objects."""

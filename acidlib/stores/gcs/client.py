@@ -1,0 +1,347 @@
+"""Requests to Google Cloud Storage, by its JSON interface, their repetition, and what errors say.
+
+Each request here may be made twice: what changes something has a condition, or a name that no other request has, and
+its caller looks what became of it. So a request is repeated when its answer is lost or the service is busy, as Google's
+page "Retry strategy" says, and never without being told here: google-cloud-storage repeats by rules of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlencode, urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+import google.auth.transport.urllib3
+import urllib3
+from google.auth.exceptions import GoogleAuthError
+from urllib3.exceptions import (
+    ConnectTimeoutError,
+    HTTPError,
+    LocationParseError,
+    NameResolutionError,
+    NewConnectionError,
+    ProxyError,
+    ReadTimeoutError,
+    SSLError,
+)
+
+from acidlib.errors import AcidError, CorruptError, MissingError, RefusedError, RetryError
+from acidlib.stores.buckets.bucket import ChangedError, UnderWayError
+from acidlib.stores.filesystem import UnreachableServers, permission_missing
+from acidlib.stores.gcs.options import GcsOptions, google_credentials
+from acidlib.waiting import asking
+
+if TYPE_CHECKING:
+    from google.auth.credentials import Credentials as GoogleCredentials
+
+_CONNECTIONS = 32
+_CLIENTS = 16
+_FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.2, 8.0
+"""Seconds between two tries of a request; each is twice the one before. One object is written once a second."""
+_BUSY = frozenset({429, 503})
+_UNCLEAR = frozenset({408, 500, 502, 504})
+"""Statuses after which nobody knows whether the request was carried out."""
+_SHORT = ("list", "look at")
+"""Actions that take a server no time."""
+
+
+@dataclass(frozen=True, slots=True)
+class GcsAnswer:
+    """An answer of the service; names of headers are in small letters."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def document(self) -> Mapping[str, Any]:
+        """The body as a JSON object; LostAnswerError for another one, which the service does not give."""
+        try:
+            document = json.loads(self.body)
+        except ValueError:
+            document = None
+        if not isinstance(document, dict):
+            raise LostAnswerError("it answered as no Google Cloud Storage does, or a proxy before one did")
+        return document
+
+    @property
+    def generation(self) -> str:
+        """The generation of the object whose bytes these are."""
+        try:
+            return self.headers["x-goog-generation"]
+        except KeyError:
+            raise LostAnswerError("it answered as no Google Cloud Storage does: without a generation") from None
+
+    @property
+    def time(self) -> float:
+        """The time of the answer by the clock of the service, in seconds since the epoch."""
+        try:
+            return parsedate_to_datetime(self.headers["date"]).timestamp()
+        except (KeyError, ValueError):
+            raise LostAnswerError("its answers have no Date") from None
+
+    @property
+    def reasons(self) -> frozenset[str]:
+        """The reasons that an error gives."""
+        errors = self._error.get("errors")
+        items = errors if isinstance(errors, list) else ()
+        return frozenset(str(item.get("reason", "")) for item in items if isinstance(item, dict))
+
+    @property
+    def message(self) -> str:
+        """What an error says, in one line."""
+        return next(iter(str(self._error.get("message", "")).splitlines()), "")
+
+    @property
+    def _error(self) -> Mapping[str, Any]:
+        try:
+            document = json.loads(self.body)
+        except ValueError:
+            return {}
+        error = document.get("error") if isinstance(document, dict) else None
+        return error if isinstance(error, dict) else {}
+
+
+class RefusedRequestError(Exception):
+    """The service answered a request with an error that is no accident."""
+
+    def __init__(self, answer: GcsAnswer) -> None:
+        super().__init__(answer)
+        self.answer = answer
+
+
+class LostAnswerError(Exception):
+    """A request has no answer, or none that tells whether it was carried out."""
+
+
+class BusyServiceError(LostAnswerError):
+    """The service asks for patience."""
+
+
+class _AwayError(LostAnswerError):
+    """There was no connection, or no answer to a request that takes no time."""
+
+
+_making = threading.Lock()
+"""Held while connections are made, and while a token is fetched: threads that begin together do it once."""
+
+
+def _forked() -> None:
+    """Renew the lock, which another thread of the parent may have held."""
+    global _making
+    _making = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_forked)
+
+
+class GcsClient:
+    """Sends requests about one bucket. It may be pickled and forked: each process makes connections of its own."""
+
+    __slots__ = ("_unreachable", "options")
+
+    def __init__(self, options: GcsOptions, unreachable: UnreachableServers | None = None) -> None:
+        self.options = options
+        self._unreachable = unreachable
+
+    @property
+    def of_bucket(self) -> str:
+        """The URL of the bucket."""
+        return f"{self.options.root}{self.options.path}b/{quote(self.options.bucket, safe='')}"
+
+    @property
+    def of_uploads(self) -> str:
+        """The URL to which objects are uploaded."""
+        return f"{self.options.root}upload/{self.options.path}b/{quote(self.options.bucket, safe='')}/o"
+
+    def of_object(self, key: str) -> str:
+        """Return the URL of an object."""
+        return f"{self.of_bucket}/o/{quote(key, safe='')}"
+
+    def ask(
+        self,
+        method: str,
+        url: str,
+        query: Mapping[str, str] | None = None,
+        *,
+        headers: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+    ) -> GcsAnswer:
+        """Return the answer to a request, which is repeated while answers are lost or the service is busy.
+
+        RefusedRequestError for an error, LostAnswerError where there is no answer in the end.
+        """
+        parameters = urlencode(query or {}, quote_via=quote)
+        whole = f"{url}?{parameters}" if parameters else url
+        for number in range(1, self.options.attempts + 1):
+            try:
+                return self._sent(method, whole, dict(headers or {}), body)
+            except LostAnswerError as error:
+                if number == self.options.attempts or isinstance(error, _AwayError):
+                    raise
+                _pause(number, is_busy=isinstance(error, BusyServiceError))
+        raise ValueError("a request is tried once at least")
+
+    @contextmanager
+    def raising(self, action: str, path: str, *, missing: type[AcidError] = CorruptError) -> Iterator[None]:
+        """Guard a block; an error of the service in it becomes our own for a failed `action` on `path`.
+
+        Fail at once for a server that this run has waited for in vain a moment ago.
+        """
+        options = self.options
+        reason = None if self._unreachable is None else self._unreachable.reason(options.root)
+        if reason is not None:
+            raise _unreachable_error(f"Cannot {action} {path}:", options, reason)
+        try:
+            with asking(action, path):
+                yield
+        except RefusedRequestError as error:
+            raise gcs_acid_error(error.answer, action, path, options, missing) from error
+        except BusyServiceError as error:
+            raise RetryError(
+                f"Cannot {action} {path}: {options.shown} is busy ({error}), even after several attempts"
+            ) from error
+        except LostAnswerError as error:
+            is_away = isinstance(error, _AwayError) or (action in _SHORT and isinstance(error, _SlowError))
+            if self._unreachable is not None and is_away:
+                self._unreachable.note(options.root, str(error))
+            raise _unreachable_error(f"Cannot {action} {path}:", options, str(error)) from error
+        except GoogleAuthError as error:
+            first_line = next(iter(str(error).splitlines()), type(error).__name__)
+            raise RetryError(
+                f"Cannot {action} {path}: {options.user} cannot log in to {options.server} ({first_line})"
+            ) from error
+
+    def _sent(self, method: str, url: str, headers: dict[str, str], body: bytes | None) -> GcsAnswer:
+        """Send one request, once."""
+        options = self.options
+        with _making:
+            connections, credentials = _connections(options, os.getpid())
+            if credentials is not None:
+                credentials.before_request(
+                    google.auth.transport.urllib3.Request(connections), method, url, headers
+                )  # fetches a token where the one it has runs out
+        try:
+            response = connections.request(
+                method,
+                url,
+                headers=headers,
+                body=body,
+                retries=False,
+                redirect=False,
+                decode_content=False,
+                timeout=urllib3.Timeout(connect=options.connect_seconds, read=options.answer_seconds),
+            )
+        except (NewConnectionError, NameResolutionError, ConnectTimeoutError, LocationParseError, ProxyError) as error:
+            raise _AwayError(_brief(error)) from error
+        except SSLError as error:
+            raise _AwayError(f"TLS: {_brief(error)}") from error
+        except ReadTimeoutError as error:
+            raise _SlowError("no answer in time") from error
+        except (HTTPError, OSError) as error:
+            raise LostAnswerError(_brief(error)) from error
+        given = {name.lower(): text for name, text in response.headers.items()}
+        answer = GcsAnswer(response.status, given, response.data)
+        if 200 <= answer.status < 300:
+            return answer
+        shown = f"{answer.status} {answer.message}".strip()
+        if answer.status in _BUSY or answer.reasons & {"rateLimitExceeded", "userRateLimitExceeded"}:
+            raise BusyServiceError(shown)
+        if answer.status in _UNCLEAR:
+            raise LostAnswerError(f"it answered {shown}")
+        raise RefusedRequestError(answer)
+
+
+class _SlowError(LostAnswerError):
+    """There was no answer in time."""
+
+
+def _pause(number: int, *, is_busy: bool) -> None:
+    """Wait before the next try, up to half as long again: so runs that were refused together do not come together."""
+    pause = min(_FIRST_PAUSE_SECONDS * 2 ** (number - 1), _MAX_PAUSE_SECONDS) * (1 + random.random() / 2)  # noqa: S311
+    time.sleep(max(pause, 1.0) if is_busy else pause)
+
+
+def _brief(error: BaseException) -> str:
+    """Return the first line of what a client says of a failure, without the connection that it names."""
+    text = next(iter(str(error).splitlines()), "") or type(error).__name__
+    return text.rpartition("object at 0x")[2].partition(": ")[2] or text
+
+
+@lru_cache(maxsize=_CLIENTS)
+def _connections(options: GcsOptions, process: int) -> tuple[urllib3.PoolManager, GoogleCredentials | None]:
+    """Return the connections and credentials of one process: a fork must not use those of its parent."""
+    del process
+    parts = urlsplit(options.root)
+    proxy = getproxies().get(parts.scheme)
+    connections = (
+        urllib3.PoolManager(maxsize=_CONNECTIONS)
+        if not proxy or proxy_bypass(parts.netloc)
+        else urllib3.ProxyManager(proxy, maxsize=_CONNECTIONS)
+    )
+    return connections, google_credentials(options)
+
+
+def _unreachable_error(start: str, options: GcsOptions, reason: str) -> RetryError:
+    return RetryError(f"{start} {options.shown} cannot be reached, or went away ({reason})")
+
+
+_RIGHTS = {
+    **dict.fromkeys(("read", "look at", "look at the upload of"), "the right to read (storage.objects.get)"),
+    "list": "the right to list (storage.objects.list)",
+    "write": "the right to write (storage.objects.create, and storage.objects.delete to replace)",
+    "publish": "the rights to read and to write (storage.objects.get, storage.objects.create)",
+    "copy from": "the rights to read and to write (storage.objects.get, storage.objects.create)",
+    "remove": "the right to delete (storage.objects.delete)",
+    "abort the upload of": "the right to delete (storage.objects.delete)",
+    "open": "the right to list (storage.objects.list)",
+}
+"""The right that an action takes."""
+_KEPT = {
+    "retentionPolicyNotMet": "the bucket has a retention policy, under which no claim can be renewed",
+    "objectUnderActiveHold": "the object is on hold",
+}
+
+
+def gcs_acid_error(
+    answer: GcsAnswer, action: str, path: str, options: GcsOptions, missing: type[AcidError] = CorruptError
+) -> AcidError:
+    """Return the error to raise for a failed `action` ("read", "list") on `path`.
+
+    A failed condition is `ChangedError`, a missing object `missing`, a missing bucket MissingError. Credentials, rights
+    and busy servers may be put right: RetryError.
+    """
+    start, status, where = f"Cannot {action} {path}:", answer.status, options.shown
+    shown = f"{status} ({answer.message})" if answer.message else str(status)
+    if status == 404:
+        if action in ("list", "open") or "bucket does not exist" in answer.message:
+            return MissingError(f"{start} there is no bucket {where}")
+        return missing(f"{start} there is no such object")
+    if status == 412:
+        return ChangedError(f"{start} another program has changed or made the object")
+    if status == 409:
+        return UnderWayError(f"{start} another program has changed or made the object")
+    for reason in sorted(answer.reasons & _KEPT.keys()):
+        return RefusedError(f"{start} {_KEPT[reason]}; {where} answered {shown}")
+    if status == 400 and ("userProjectMissing" in answer.reasons or "requester pays" in answer.message):
+        return RefusedError(f"{start} who reads the bucket {where} has to pay, which is not supported")
+    if status == 400:
+        return RefusedError(f"{start} {where} does not take the request ({answer.message or 'without a reason'})")
+    if status == 401:
+        return RetryError(f"{start} {where} did not take {options.user} ({shown})")
+    if status == 403:
+        right = _RIGHTS.get(action, action)
+        return permission_missing(f"Cannot {action} {path}", f"{options.user} needs {right}; {where} answered {shown}")
+    if 300 <= status < 400:
+        return RetryError(f"{start} {where} sends every request elsewhere: look at fs.gs.storage.root.url")
+    return RetryError(f"{start} {where} answered {shown}")

@@ -1,0 +1,156 @@
+"""Whole jobs on tables in Google Cloud Storage, on an emulator: readers see what they see on a local disk."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from gcs_tables import downloaded, names, uploaded
+from judges import merge
+from judges.fixtures import Fixture, fixtures
+from judges.plain_rows import insert_only_rows
+from long_runs import amount
+from servers.gcs import FAKE, GcsServer
+from servers.s3_proxy import Relay
+
+from acidlib.location import Location
+from acidlib.points import Point
+from acidlib.stores.probe import require_promises
+from acidlib.stores.stores import Stores
+from integration.children import killed_at
+from integration.harness import AROUND, Jobs, fixture
+from integration.test_hdfs_jobs import asked, contents
+
+pytestmark = pytest.mark.live
+
+NOW = ("--retention", "0s")
+ALL = ("--all-committed",)
+KINDS = ("minor", "major")
+
+
+@pytest.fixture(autouse=True)
+def configured(gcs_server: GcsServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(AROUND, "hadoop", gcs_server.properties())
+
+
+def each_table() -> pytest.MarkDecorator:
+    tables = [*fixtures(), *fixtures(insert_only=True)]
+    pairs = [(table, KINDS[number % 2]) for number, table in enumerate(tables)]
+    # in a usual run some of them: a store knows names and bytes, and not what is in them
+    pairs = amount([*pairs[1::5], *pairs[-1:]], long=pairs)
+    return pytest.mark.parametrize(("table", "kind"), pairs, ids=[f"{table.name}-{kind}" for table, kind in pairs])
+
+
+def rows(table: Fixture, place: Path) -> object:
+    parts = merge.partitions(place)
+    if table.insert_only:
+        return [insert_only_rows(part, table.write_ids, generation=table.generation) for part in parts]
+    return [merge.read(part, table.write_ids, generation=table.generation, strict=True) for part in parts]
+
+
+def without_claims(place: Path) -> dict[str, str]:
+    """What lies there, but for the objects that say that nobody claims it."""
+    return {name: what for name, what in contents(place).items() if not name.endswith("_acidlib_claim")}
+
+
+@each_table()
+def test_tables_that_hive_wrote(
+    gcs_server: GcsServer, jobs: Jobs, tmp_path: Path, table: Fixture, kind: str, steady_deflate: None
+) -> None:
+    local = fixture(table.name, tmp_path / "local" / table.folder.name)
+    before = rows(table, local)
+    remote = uploaded(gcs_server, local, local.name)
+    there = jobs(f"{kind}_compact", "--location", str(remote), *asked(table), "--verify")
+    here = jobs(f"{kind}_compact", "--location", local, *asked(table))
+    assert there.status == here.status
+    assert all(one["verification"] for one in there.compactions if one["output_directories"])
+    copy = downloaded(gcs_server, remote, tmp_path / "copy/t")
+    assert rows(table, copy) == before
+    if kind == "major":
+        assert without_claims(copy) == contents(local)
+    jobs.good("cleaner", "--location", str(remote), *NOW)
+    assert rows(table, downloaded(gcs_server, remote, copy)) == before
+    assert not [key for key in gcs_server.objects(remote.authority) if "/_tmp_" in key]
+
+
+@pytest.mark.parametrize("point", [Point.RECORDED, Point.FIRST_RENAMED, Point.SECOND_RENAMED])
+def test_a_base_that_a_dead_run_has_begun_to_publish(
+    gcs_server: GcsServer, jobs: Jobs, tmp_path: Path, point: Point, steady_deflate: None
+) -> None:
+    """A run that knows nothing of the dead one, by another queue, finishes it."""
+    local = fixture("hive3/c_bucket", tmp_path / "l" / "c_bucket")
+    remote = uploaded(gcs_server, local, f"begun-{point.name.lower().replace('_', '-')}")
+    assert killed_at(point, lambda: jobs("major_compact", "--location", str(remote), *ALL))
+    other = Jobs(queue_url=f"sqlite:///{tmp_path / 'other.db'}")
+    (planned,) = other("major_compact", "--location", str(remote), *ALL, "--dry-run").compactions
+    assert "a publication there is unfinished" in planned["reason"]
+    other.good("major_compact", "--location", str(remote), *ALL)
+    assert jobs("major_compact", "--location", local, *ALL).status == 0
+    assert without_claims(downloaded(gcs_server, remote, tmp_path / "copy/t")) == contents(local)
+
+
+def test_what_claims_rest_on_is_tried_and_leaves_nothing(gcs_server: GcsServer, tmp_path: Path) -> None:
+    place = uploaded(gcs_server, fixture("hive3/a_crud", tmp_path / "t"))
+    before = names(gcs_server, place)
+    require_promises(Stores(configuration=gcs_server.properties()).store(place), place, unique="1")
+    assert names(gcs_server, place) == before
+
+
+def test_a_server_that_ignores_conditions_is_refused_at_the_first_claim(
+    jobs: Jobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Reads and listings are judged there by a second server; nothing is published."""
+    (tmp_path / "server").mkdir()
+    fake = GcsServer(tmp_path / "server", FAKE)
+    fake.start()
+    try:
+        monkeypatch.setattr(AROUND, "hadoop", fake.properties())
+        place = uploaded(fake, fixture("hive3/a_crud", tmp_path / "t"))
+        before = fake.objects(place.authority).keys()
+        (planned,) = jobs("major_compact", "--location", str(place), *ALL, "--dry-run").compactions
+        assert planned["output_directories"] == ["base_0000004"]
+        ran = jobs("major_compact", "--location", str(place), *ALL)
+        assert (ran.status, ran.states) == (0, ["refused"])
+        assert "it completes an upload over an object that is there" in ran.told
+        assert fake.objects(place.authority).keys() == before
+    finally:
+        fake.stop()
+
+
+def test_a_server_that_goes_in_the_middle(
+    gcs_server: GcsServer, jobs: Jobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One clear line, and the next run ends the work. The server keeps all in memory, so what goes is the way to it."""
+    place = uploaded(gcs_server, fixture("hive3/c_bucket", tmp_path / "t"))
+    before = merge.read(downloaded(gcs_server, place, tmp_path / "before/t"), "", generation=3)
+    relay = Relay(gcs_server.port)
+    once = {"fs.gs.http.max.retry": "0"}
+    monkeypatch.setattr(AROUND, "hadoop", gcs_server.properties(relay.endpoint) | once)
+    with relay:
+        relay.lose, relay.skip = re.compile("^POST .*%2F_metadata_acid/compose"), 0
+        assert jobs("major_compact", "--location", str(place), *ALL).status == 0, "what became of it was looked at"
+    assert relay.lost == 1
+    gone = "http://127.0.0.1:1"
+    monkeypatch.setattr(AROUND, "hadoop", gcs_server.properties(gone))
+    away = jobs("major_compact", "--location", str(place), *ALL)
+    assert away.status == 1
+    assert f"{place.authority} at {gone} cannot be reached, or went away" in away.told
+    settle(gcs_server, jobs, place, before, tmp_path, monkeypatch)
+
+
+def settle(
+    server: GcsServer,
+    jobs: Jobs,
+    place: Location,
+    before: list[merge.Row],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The next run and the next cleaning: the rows are as before, and one result is left."""
+    monkeypatch.setattr(AROUND, "hadoop", server.properties())
+    monkeypatch.setattr("acidlib.stores.buckets.store.has_ended", bool)  # whose process is this one
+    jobs.good("major_compact", "--location", str(place), *ALL)
+    jobs.good("cleaner", "--location", str(place), *NOW)
+    assert merge.read(downloaded(server, place, tmp_path / "seen/t"), "", generation=3) == before
+    assert [name for name in names(server, place) if name[0] not in "_."] == ["base_0000005"]
