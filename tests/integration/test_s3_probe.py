@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from long_runs import amount
 from servers.s3 import S3Server
 from servers.s3_door import Answer, Door, Request
 
@@ -94,7 +95,7 @@ FAULTS: dict[str, tuple[Callable[[Door], Fault], set[str]]] = {
 }
 
 
-@pytest.mark.parametrize("wrong", FAULTS)
+@pytest.mark.parametrize("wrong", amount(["creations", "aborts"], long=list(FAULTS)))
 def test_a_server_that_breaks_a_promise_is_found_out(
     probed: Callable[[], tuple[int, Any]], door: Door, wrong: str
 ) -> None:

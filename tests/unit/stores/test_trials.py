@@ -18,6 +18,7 @@ from acidlib.model.results import PromiseState, TriedPromise
 from acidlib.stores.filesystem import Entry, raising_acid_errors
 from acidlib.stores.probe import require_promises, try_promises
 from acidlib.stores.promises import race
+from acidlib.stores.renaming import trials
 from acidlib.stores.renaming.local import THIS_MACHINE, LocalFileSystem
 from acidlib.stores.renaming.store import RenameStore
 
@@ -163,7 +164,10 @@ class Claiming(LocalFileSystem):
         (Claiming, ["one claim of a place"]),
     ],
 )
-def test_a_broken_promise_is_named(tmp_path: Path, kind: Any, promises: list[str]) -> None:
+def test_a_broken_promise_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: Any, promises: list[str]
+) -> None:
+    monkeypatch.setattr(trials, "_CLOCK_STEPS", (0.02,))  # no time of seconds is waited for
     states = {promise.name: promise for promise in tried(kind(THIS_MACHINE), tmp_path)}
     assert {name: states[name].state for name in promises} == dict.fromkeys(promises, PromiseState.BROKEN)
     assert all(states[name].seen for name in promises)
