@@ -42,7 +42,13 @@ _CONNECTION = {"host", "user-agent", "accept", "accept-encoding", "connection", 
 _ALWAYS = _CONNECTION | {"x-ms-version", "x-ms-date", "date", "x-ms-client-request-id", "authorization"}
 _SAS = {"sv", "ss", "srt", "sp", "se", "sig", "spr", "sr", "st"}
 _MAKING = {"if-none-match", "if-match", "x-ms-permissions", "x-ms-umask", "x-ms-client-transaction-id"}
-_MOVING = {"x-ms-rename-source", "if-none-match", "x-ms-source-if-match", "x-ms-client-transaction-id"}
+_MOVING = {
+    "x-ms-rename-source",
+    "x-ms-source-lease-id",
+    "if-none-match",
+    "x-ms-source-if-match",
+    "x-ms-client-transaction-id",
+}
 _READING = {"range", "x-ms-range", "if-match"}
 
 
@@ -333,6 +339,8 @@ class AbfsStub:
         self._known(request, _MOVING, {"mode", "continuation"})
         named = request.headers["x-ms-rename-source"].partition("?")[0]
         container, _, source = unquote(named).lstrip("/").partition("/")
+        if request.headers.get("x-ms-source-lease-id"):  # Microsoft's client sends an empty one
+            raise RefusedError(412, "LeaseNotPresent")
         node = self._found(container, source) if container in self.containers else None
         token = request.query.get("continuation")
         if token is not None and self._moves.get(token, ("", "", 0))[:2] != (source, request.path):
