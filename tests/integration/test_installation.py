@@ -18,7 +18,6 @@ from installed import build, environment, outside
 from judges import merge
 from long_runs import LONG, amount
 
-from acidlib.cli.quickstart import called
 from integration.children import NOBODY, open_to_others
 from integration.harness import COMMANDS, ROOT, SMALL_SPARK, fixture
 
@@ -173,14 +172,6 @@ def test_a_wheel_and_an_sdist_are_the_whole_product(built: Built) -> None:
         path.relative_to(ROOT).as_posix() for name in ("jobs/*.py", "conf/*", "docs/*.md") for path in ROOT.glob(name)
     }
     assert names | beside | {"spark-submit.sh", "LICENSE", "README.md", "CHANGELOG.md"} <= sources
-
-
-def test_the_quickstart_names_what_is_there(built: Built) -> None:
-    """In a checkout the script, in an installation the command."""
-    assert called("show") == "./spark-submit.sh jobs/show_compactions.py"
-    code = "from acidlib.cli.quickstart import called; print(called('show'))"
-    words = [built.environment / "bin" / "python", "-P", "-c", code]
-    assert subprocess.run(words, env=outside(), check=True, capture_output=True, text=True).stdout == "acidlib show\n"
 
 
 def test_the_command_of_another_user(built: Built, installation: Installation, work: Path) -> None:
