@@ -10,7 +10,7 @@ from gcs_tables import downloaded, names, uploaded
 from judges import merge
 from judges.fixtures import Fixture, fixtures
 from judges.plain_rows import insert_only_rows
-from long_runs import amount
+from long_runs import amount, in_a_long_run
 from servers.gcs import FAKE, GcsServer
 from servers.s3_proxy import Relay
 
@@ -19,7 +19,7 @@ from acidlib.points import Point
 from acidlib.stores.probe import require_promises
 from acidlib.stores.stores import Stores
 from integration.children import killed_at
-from integration.harness import AROUND, Jobs, fixture
+from integration.harness import AROUND, Jobs, fixture, probed
 from integration.test_hdfs_jobs import asked, contents
 
 pytestmark = pytest.mark.live
@@ -95,6 +95,26 @@ def test_what_claims_rest_on_is_tried_and_leaves_nothing(gcs_server: GcsServer, 
     before = names(gcs_server, place)
     require_promises(Stores(configuration=gcs_server.properties()).store(place), place, unique="1")
     assert names(gcs_server, place) == before
+
+
+def test_a_probe_finds_all_promises_kept(gcs_server: GcsServer) -> None:
+    bucket = gcs_server.new_bucket()
+    states = probed(f"gs://{bucket}/w")
+    assert [name for name, state in states.items() if state != "holds"] == []
+    assert list(gcs_server.objects(bucket)) == ["w/_acidlib_probe.json"]
+
+
+@in_a_long_run
+def test_a_probe_names_the_conditions_that_a_server_ignores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = GcsServer(tmp_path, FAKE)
+    fake.start()
+    try:
+        monkeypatch.setattr(AROUND, "hadoop", fake.properties())
+        states = probed(f"gs://{fake.new_bucket()}/w")
+    finally:
+        fake.stop()
+    broken = {"completions replace nothing", "one completion of a name", "stale sources are refused"}
+    assert {name for name, state in states.items() if state == "BROKEN"} == broken
 
 
 def test_a_server_that_ignores_conditions_is_refused_at_the_first_claim(
