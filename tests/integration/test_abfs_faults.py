@@ -30,7 +30,7 @@ from acidlib.errors import (
 from acidlib.location import Location, parse_location
 from acidlib.points import KILL_AT, Point
 from acidlib.stores.removing import find_litter
-from acidlib.stores.renaming.abfs import AbfsDataFiles, AbfsFileSystem
+from acidlib.stores.renaming.abfs import AbfsDataFiles, AbfsFileSystem, AbfsStore
 from acidlib.stores.renaming.abfs_client import Container, LogIn, container_options
 from acidlib.stores.store import NEW
 from acidlib.stores.stores import Stores
@@ -205,6 +205,14 @@ def test_a_new_file_brings_no_directory_back_that_is_gone(
         sink.close()
 
 
+def test_a_place_that_is_gone_is_not_made_by_a_claim(container: Container, uri: str) -> None:
+    store = AbfsStore(container, place="gone")
+    gone = parse_location(f"{uri}/gone")
+    with pytest.raises(CorruptError, match="no such file"):
+        store.claim(gone, owner="run", token="token", now=0)
+    assert not store.fs.exists(str(gone))
+
+
 def test_a_file_that_is_exchanged_while_it_is_read(container: Container, fs: AbfsFileSystem, place: str) -> None:
     """It is read as the first request saw it, or not at all; so is one that was cut."""
     size = 600_000
@@ -257,6 +265,7 @@ def test_a_new_directory_cannot_be_exchanged_before_it_has_its_name(
     ("answer", "error", "text"),
     [
         (refused(503, "ServerBusy"), RetryError, "is busy (503 ServerBusy)"),
+        (Answer(status=503, body=b"<html>"), RetryError, "cannot be reached, or went away (503)"),
         (refused(429, "TooManyRequests"), RetryError, "is busy (429 TooManyRequests)"),
         (refused(500, "OperationTimedOut"), RetryError, "cannot be reached, or went away (500 OperationTimedOut)"),
         (refused(403, "AuthorizationPermissionMismatch"), RetryError, "the permission is missing: the key of the"),
@@ -336,6 +345,15 @@ def test_a_server_that_is_gone_is_waited_for_once(uri: str) -> None:
 
 
 # --- how requests show whose they are ---------------------------------------------------------------------------------
+
+
+def test_a_certificate_that_nobody_vouches_for_is_told(tmp_path: Path) -> None:
+    context, _ = certified(tmp_path)
+    with AbfsStub(tls=context) as stub:
+        uri = stub.new_container()
+        with pytest.raises(RetryError, match=r"cannot be reached.*TLS:.*CERTIFICATE_VERIFY_FAILED"):
+            AbfsFileSystem(connected(stub, uri)).list_directory(f"{uri}/")
+        assert not stub.asked
 
 
 def test_a_wrong_key_is_told_and_not_shown(abfs: AbfsStub, uri: str) -> None:

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import uuid
 from collections import deque
 from collections.abc import Iterable, Mapping
@@ -382,7 +383,7 @@ class AbfsFileSystem(RenameFileSystem):
                 self._inherit(inside, status, wanted, owner=owner)
 
     def _inherit(self, path: str, status: PathStatus, wanted: PathStatus, *, owner: bool) -> None:
-        mode = wanted.permissions if status.is_directory else wanted.permissions.replace("x", "-")
+        mode = wanted.permissions if status.is_directory else re.sub("[xtT]", "-", wanted.permissions)
         has_more = "+" in status.permissions or "+" in wanted.permissions
         changes = [
             {"x-ms-permissions": mode} if mode and mode != status.permissions and not has_more else {},

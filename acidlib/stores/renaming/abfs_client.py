@@ -330,6 +330,7 @@ MISSING = frozenset(
 TAKEN = frozenset({"PathAlreadyExists", "BlobAlreadyExists"})
 CHANGED = frozenset({"ConditionNotMet", "SourceConditionNotMet", "TargetConditionNotMet"})
 _BUSY = frozenset({429, 503})
+"""Statuses by which the service turns a request away."""
 _UNCLEAR = frozenset({408, 500, 502, 504})
 """Statuses after which the request may have been carried out, or may be later."""
 
@@ -654,14 +655,16 @@ class Container:
         except (NewConnectionError, NameResolutionError, ConnectTimeoutError, LocationParseError, ProxyError) as error:
             raise _AwayError(_brief(error)) from error
         except SSLError as error:
-            raise _AwayError(f"TLS: {_brief(error)}") from error
+            # others may come after the request
+            kind = _AwayError if "CERTIFICATE_VERIFY_FAILED" in str(error) else LostError
+            raise kind(f"TLS: {_brief(error)}") from error
         except (HTTPError, OSError) as error:
             raise LostError(_brief(error)) from error
         given = {name.lower(): text for name, text in response.headers.items()}
         answer = Answer(response.status, given, response.data)
-        if answer.status in _BUSY:
+        if answer.status in _BUSY and answer.code:
             raise BusyAnswerError(f"{answer.status} {answer.code}".strip())
-        if answer.status in _UNCLEAR:
+        if answer.status in _BUSY | _UNCLEAR:  # without a code, it is of a proxy that may have passed the request on
             raise LostError(f"{answer.status} {answer.code}".strip())
         if not 200 <= answer.status < 300:
             raise AnswerError(answer)
