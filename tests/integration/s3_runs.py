@@ -15,11 +15,13 @@ from forking import fork
 
 from acidlib.model.uploads import StagedUpload
 from acidlib.points import KILL_AT, STOP_AT, Point, reach
+from acidlib.stores.buckets.bucket import Bucket
 from acidlib.stores.buckets.claims import BucketClaim
 from acidlib.stores.buckets.files import BucketDataFiles, BucketFileSystem
 from acidlib.stores.buckets.record import staging_records
 from acidlib.stores.buckets.stage import BucketStage, remove_staging
 from acidlib.stores.buckets.store import PROBED, BucketStore
+from acidlib.stores.gcs.bucket import GcsBucket
 from acidlib.stores.s3.bucket import S3Bucket
 from acidlib.stores.store import STALE_SECONDS, ClaimOwner, StagedDirectory, StagedFile
 
@@ -59,13 +61,13 @@ PAIR = Shape(
 )
 
 
-def made_place(bucket: S3Bucket, location: str) -> None:
+def made_place(bucket: Bucket, location: str) -> None:
     """A place with what the runs compact."""
     for name in INPUTS:
-        bucket.client.put_object(Bucket=bucket.name, Key=bucket.key(f"{location}/{name}/bucket_00000"), Body=b"rows")
+        bucket.put(f"{location}/{name}/bucket_00000", b"rows")
 
 
-def publishing_run(bucket: S3Bucket, location: str, shape: Shape, unique: str = "first") -> None:
+def publishing_run(bucket: Bucket, location: str, shape: Shape, unique: str = "first") -> None:
     """A run from its claim to its end, as the driver and its tasks do it."""
     store = Steps(bucket)
     with store.claim(location, owner=unique, token=unique, now=0.0, stale_seconds=BY_ANY_CLAIM) as claim:
@@ -101,7 +103,7 @@ def publishing_run(bucket: S3Bucket, location: str, shape: Shape, unique: str = 
 class Steps:
     """What a run does at places of a bucket, by the parts of the package."""
 
-    def __init__(self, bucket: S3Bucket) -> None:
+    def __init__(self, bucket: Bucket) -> None:
         """Does nothing yet."""
         self.bucket = bucket
         self.files = BucketFileSystem(bucket)
@@ -172,25 +174,32 @@ class Child:
 
 
 def _passing_each_completion() -> None:
-    completed, one_at_a_time = S3Bucket.complete, threading.Lock()
+    one_at_a_time = threading.Lock()
 
-    def complete(bucket: S3Bucket, attempt: Any) -> bool:
-        with one_at_a_time:
-            found = completed(bucket, attempt)
-            reach(EACH_COMPLETED)
-        return found
+    def passing(completed: Callable[[Any, StagedUpload], bool]) -> Callable[[Any, StagedUpload], bool]:
+        def complete(bucket: Bucket, attempt: StagedUpload) -> bool:
+            with one_at_a_time:
+                found = completed(bucket, attempt)
+                reach(EACH_COMPLETED)
+            return found
 
-    S3Bucket.complete = complete  # type: ignore[method-assign]
+        return complete
+
+    for kind in (S3Bucket, GcsBucket):
+        kind.complete = passing(kind.complete)  # type: ignore[method-assign]
 
 
-def readers_see(bucket: S3Bucket, location: str) -> dict[str, bytes]:
+def readers_see(bucket: Bucket, location: str) -> dict[str, bytes]:
     """Every object that is not hidden, by a plain listing."""
     prefix = bucket.key(location) + "/"
-    found = bucket.client.list_objects_v2(Bucket=bucket.name, Prefix=prefix).get("Contents", [])
-    names = [item["Key"].removeprefix(prefix) for item in found]
+    if isinstance(bucket, S3Bucket):
+        found = bucket.client.list_objects_v2(Bucket=bucket.name, Prefix=prefix).get("Contents", [])
+        keys = [item["Key"] for item in found]
+    else:
+        keys = [item.key for page in bucket.pages(location, prefix) for item in page.objects]
     return {
-        name: bucket.client.get_object(Bucket=bucket.name, Key=prefix + name)["Body"].read()
-        for name in names
+        name: bucket.read(f"{location}/{name}")
+        for name in (key.removeprefix(prefix) for key in keys)
         if not name.startswith(("_", "."))
     }
 
@@ -221,13 +230,19 @@ def published(seen: dict[str, bytes], shape: Shape) -> bool:
     return True
 
 
-def uploads_in_flight(bucket: S3Bucket, location: str) -> list[str]:
-    """The keys of uploads that are neither completed nor aborted; MinIO lists none of them by a prefix."""
+def uploads_in_flight(bucket: Bucket, location: str) -> list[str]:
+    """The keys of uploads that are neither completed nor aborted; MinIO lists none of them by a prefix.
+
+    In Google Cloud Storage those of pieces.
+    """
+    if not isinstance(bucket, S3Bucket):
+        keys = [item.key for page in bucket.pages(location, f"{bucket.key(location)}/_tmp_") for item in page.objects]
+        return [key for key in keys if "/_acidlib_staging.upload." in key]
     found = bucket.client.list_multipart_uploads(Bucket=bucket.name, Prefix=bucket.key(location) + "/")
     return [item["Key"] for item in found.get("Uploads", [])]
 
 
-def abort_recorded(bucket: S3Bucket, location: str) -> None:
+def abort_recorded(bucket: Bucket, location: str) -> None:
     """As a rule of the bucket, or a committer of another engine, aborts what it finds, in the order of keys."""
     (record,) = staging_records(bucket, location)
     assert record.publication is not None
@@ -235,7 +250,7 @@ def abort_recorded(bucket: S3Bucket, location: str) -> None:
         bucket.abort(attempt)
 
 
-def remove(bucket: S3Bucket, location: str, *names: str) -> None:
+def remove(bucket: Bucket, location: str, *names: str) -> None:
     """As a cleaner removes directories."""
     store = Steps(bucket)
     for name in names:
@@ -243,6 +258,6 @@ def remove(bucket: S3Bucket, location: str, *names: str) -> None:
             store.files.remove_tree(location, name)
 
 
-def left_staged(bucket: S3Bucket, location: str) -> list[str]:
+def left_staged(bucket: Bucket, location: str) -> list[str]:
     """Staging directories."""
     return [entry.name for entry in Steps(bucket).files.list_directory(location) if entry.name.startswith("_tmp_")]

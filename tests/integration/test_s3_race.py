@@ -30,6 +30,8 @@ from acidlib.location import parse_location
 from acidlib.points import Point
 from acidlib.stores.buckets import stage as publishing
 from acidlib.stores.buckets import trials
+from acidlib.stores.buckets.bucket import Bucket
+from acidlib.stores.gcs.bucket import GcsBucket
 from acidlib.stores.listing import list_location
 from acidlib.stores.probe import require_promises
 from acidlib.stores.removing import LITTER_SECONDS, find_litter
@@ -272,15 +274,19 @@ def test_an_upload_that_was_aborted_before_is_found_out_in_time(
 
 def _failing_completion(monkeypatch: pytest.MonkeyPatch, number: int, error: AcidError) -> None:
     """Fails the completion of this number, once."""
-    completed, tried, one_at_a_time = S3Bucket.complete, itertools.count(1), threading.Lock()
+    tried, one_at_a_time = itertools.count(1), threading.Lock()
 
-    def failing(own: S3Bucket, upload: Any) -> bool:
-        with one_at_a_time:
-            if next(tried) == number:
-                raise error
-            return completed(own, upload)
+    def once_failing(completed: Any) -> Any:
+        def failing(own: Bucket, upload: Any) -> bool:
+            with one_at_a_time:
+                if next(tried) == number:
+                    raise error
+                return bool(completed(own, upload))
 
-    monkeypatch.setattr(S3Bucket, "complete", failing)
+        return failing
+
+    for kind in (S3Bucket, GcsBucket):
+        monkeypatch.setattr(kind, "complete", once_failing(kind.complete))
 
 
 FAILURES = (
@@ -333,7 +339,7 @@ def test_what_readers_would_see_half_of_is_refused(bucket: S3Bucket, place: str)
 
 
 def test_a_name_that_is_taken(bucket: S3Bucket, place: str) -> None:
-    bucket.client.put_object(Bucket=bucket.name, Key=bucket.key(f"{place}/base_0000005/bucket_00007"), Body=b"x")
+    bucket.put(f"{place}/base_0000005/bucket_00007", b"x")
     with pytest.raises(ConflictError, match="already exists"):
         publishing_run(bucket, place, TWO_FILES)
     assert uploads_in_flight(bucket, place) == []
@@ -532,8 +538,8 @@ def test_a_mutant_whose_marker_moves_without_a_condition(
         from dataclasses import replace
 
         moved = replace(record, state=state, publication=publication)
-        answer = own.client.put_object(Bucket=own.name, Key=own.key(record.path), Body=moved.encode())
-        return replace(moved, version=answer["ETag"])
+        own.put(record.path, moved.encode())
+        return replace(moved, version=own.read_small(record.path).version)
 
     _mutant(monkeypatch, "change_state", publishing)(moving)
     child = Child(lambda: publishing_run(bucket, place, ONE_FILE), stop=Point.CHECKED)

@@ -305,7 +305,7 @@ _IN_STAGING = re.compile(rf"(.+/{STAGING_PREFIX}[^/]+)/.+", re.DOTALL)
 
 
 def upload_list_path(staging: str, upload: StagedUpload) -> str:
-    """Return the path of the upload list that names one upload of a task."""
+    """Return a hidden path for one upload of a task: of the list that names it, or of what it consists of."""
     name = f"{upload.origin}/{upload.directory}/{upload.file}".replace("/", ".")
     return f"{staging}/{UPLOAD_LIST_PREFIX}{name}"
 
@@ -350,9 +350,10 @@ class BucketSink:
         self._is_planned = planned is not None
         self._segments: list[_Segment] = []
         self._spool: IO[bytes] = SpooledTemporaryFile(IN_MEMORY)  # noqa: SIM115 it lasts as long as the sink
-        self._filling = bucket.begin(planned or StagedUpload(key=bucket.key(path), origin=""), path)
+        upload = planned or StagedUpload(key=bucket.key(path), origin="")
+        self._upload_list = upload_list_path(staging, upload)
+        self._filling = bucket.begin(upload, self._upload_list)
         self._is_completed = False
-        self._upload_list = upload_list_path(staging, self._filling.begun)
         try:
             write_upload_list(bucket, self._upload_list, [self._filling.begun])
         except BaseException:

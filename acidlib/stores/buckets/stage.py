@@ -49,7 +49,6 @@ from acidlib.stores.store import (
     Stage,
     StagedDirectory,
     StagedFile,
-    attempt_path,
     marker_files,
     missing_input,
     refuse_existing,
@@ -177,7 +176,7 @@ class BucketStage(Stage):
                 for file, data in contents.items():
                     key = self._bucket.key(f"{self._location}/{directory.name}/{file}")
                     planned = StagedUpload(key=key, origin=f"{self._record.unique}/{file}")
-                    apart = attempt_path(self.path, directory.name, file, "driver")
+                    apart = upload_list_path(self.path, planned)
                     markers[file] = upload_small(self._bucket, planned, data, apart)
                     begun.append(markers[file])
                 first = [markers.pop(METADATA_ACID_FILE)] if opened_last else []
