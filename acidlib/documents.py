@@ -21,7 +21,7 @@ import click
 from acidlib.cli import launch
 from acidlib.cli.help import OPTION_GROUPS
 from acidlib.config.keys import KEYS, STATUS_KEYS, SettingKey, SettingKind, Spelling
-from acidlib.location import ABFS, GCS, HDFS, LOCAL, S3, StoreKind
+from acidlib.location import ABFS, GCS, HDFS, LOCAL, OZONE, S3, StoreKind
 from acidlib.model.results import (
     CancellationsDocument,
     ChecksDocument,
@@ -41,6 +41,7 @@ from acidlib.stores.buckets.store import BucketStore
 from acidlib.stores.gcs.bucket import GcsBucket
 from acidlib.stores.promises import Promise
 from acidlib.stores.renaming.abfs_trials import abfs_promises
+from acidlib.stores.renaming.ozone_trials import ozone_promises
 from acidlib.stores.renaming.trials import renaming_promises
 from acidlib.stores.s3.bucket import S3Bucket
 
@@ -68,6 +69,7 @@ PROMISES: Mapping[StoreKind, Sequence[Promise]] = {
     LOCAL: renaming_promises(_UNOPENED),
     HDFS: renaming_promises(_UNOPENED),
     ABFS: abfs_promises(_UNOPENED, _UNOPENED),
+    OZONE: ozone_promises(_UNOPENED, _UNOPENED),
     S3: BucketStore(S3Bucket(_UNOPENED)).promises(),
     GCS: BucketStore(GcsBucket(_UNOPENED)).promises(),
 }

@@ -67,15 +67,14 @@ GCS = StoreKind(
     keys_are="credentials of Google Cloud Storage stand in Hadoop's configuration",
     has_directories=False,
 )
-KINDS = {scheme: kind for kind in (LOCAL, HDFS, VIEWFS, S3, GCS, ABFS) for scheme in kind.schemes}
+OZONE = StoreKind(name="ozone", schemes=("ofs", "o3fs"))
+KINDS = {scheme: kind for kind in (LOCAL, HDFS, VIEWFS, S3, GCS, ABFS, OZONE) for scheme in kind.schemes}
 """Kinds of stores by the schemes of URIs."""
 
 _OTHERS = {
     "webhdfs": "HDFS over HTTP",
     "wasb": "Azure Blob Storage, which renames no directories,",
     "wasbs": "Azure Blob Storage, which renames no directories,",
-    "ofs": "Apache Ozone",
-    "o3fs": "Apache Ozone",
 }
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 
@@ -168,7 +167,7 @@ def parse_location(uri: str) -> Location:
         known = _OTHERS.get(scheme)
         why = f"the scheme {scheme!r} is unknown" if known is None else f"{known} is not supported"
         raise RefusedError(
-            f"Cannot open {shown}: {why}; give a local path or a file:, hdfs:, viewfs:, s3a: or abfss: URI"
+            f"Cannot open {shown}: {why}; give a local path or a file:, hdfs:, viewfs:, ofs:, s3a: or abfss: URI"
         )
     rest = uri if match is None else uri[match.end() :]
     authority = ""

@@ -31,7 +31,7 @@ from acidlib.orc import compression
 _WHOLE_RUN, _SLOWEST = 1000, 30
 _SERVERS = (
     *("shared_hiveserver", "shared_hive3", "shared_hive4", "hasty_hive3", "hasty_hive4", "with_kerberos"),
-    *("shared_realm", "hdfs", "s3_server"),
+    *("shared_realm", "hdfs", "ozone", "s3_server"),
 )
 """Fixtures of integration/conftest.py that last as long as a test asks for them."""
 os.environ.setdefault("ACIDLIB_LOG_FORMAT", "words")  # what tests compare has no times in it

@@ -11,6 +11,8 @@ from functools import partial
 
 from acidlib.memory import DEFAULT_MEMORY, TASK_MEMORY
 
+OZONE_HTTPFS = "acidlib.ozone.httpfs"
+
 
 class SettingKind(enum.Enum):
     """The form of a setting's text; durations become whole milliseconds, sizes bytes."""
@@ -398,6 +400,12 @@ KEYS: tuple[SettingKey, ...] = (
         default="10m",
         meaning="How long a run waits for one answer of a local disk, a mount or HDFS before the place fails; 0: as "
         "long as it takes.",
+    ),
+    _text(
+        name=OZONE_HTTPFS,
+        default="",
+        meaning="Where Ozone's HttpFS answers: URLs such as http://host:14000, of which the first that does is taken; "
+        "with SERVICE= before it, that of one service of several.",
     ),
     _count(
         name="acidlib.places.in.flight",

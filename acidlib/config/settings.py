@@ -33,6 +33,9 @@ from acidlib.wording import did_you_mean, parse_duration, parse_flag, parse_size
 
 Value = int | float | str
 
+HADOOP_SITES = ("core-site.xml", "hdfs-site.xml", "ozone-site.xml")
+"""The files of Hadoop's properties; a later one wins."""
+
 
 class Layer(enum.IntEnum):
     """A source of values; a higher one wins. Its `label` is its name for people."""
@@ -75,7 +78,7 @@ class Settings:
     values    the settings by their main names
     site      all properties of hive-site.xml and metastore-site.xml; the latter wins. Never printed, as `hadoop`:
               passwords and keys may be among them
-    hadoop    all properties of core-site.xml and hdfs-site.xml; the latter wins
+    hadoop    all properties of HADOOP_SITES
     warnings  about the files and assignments of the run
     """
 
@@ -149,7 +152,7 @@ def load_settings(
     """Return the settings for every table; each file is read once.
 
     conf_dir         may hold hive-site.xml and metastore-site.xml
-    hadoop_dir       may hold core-site.xml and hdfs-site.xml, to whose properties the former two may refer
+    hadoop_dir       may hold HADOOP_SITES, to whose properties the former two may refer
     toml             an acidlib.toml
     assignments      the texts of `--set key=value`
     variables, java  see `expand`
@@ -159,7 +162,8 @@ def load_settings(
     """
     hadoop: dict[str, str] = {}
     if hadoop_dir is not None:
-        hadoop = read_site(hadoop_dir / "core-site.xml") | read_site(hadoop_dir / "hdfs-site.xml")
+        for site_file in HADOOP_SITES:
+            hadoop |= read_site(hadoop_dir / site_file)
     sites: dict[Layer, dict[str, str]] = {}
     if conf_dir is not None:
         if not conf_dir.is_dir():

@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from acidlib.config.keys import OZONE_HTTPFS
 from acidlib.config.settings import Layer
 from acidlib.execute.services import WORKER_PREFIX, Services
 from acidlib.execute.spark_options import SparkOptions
@@ -103,6 +104,7 @@ def stores_of(environment: Environment, machine: Machine, *, is_check: bool = Fa
     # no others are sent to tasks
     properties = {**environment.settings.hadoop, **machine.spark_options().hadoop}
     configuration = {name: text for name, text in properties.items() if name.startswith((*PROPERTIES, CODECS))}
+    configuration[OZONE_HTTPFS] = environment.settings.text(OZONE_HTTPFS)
     if is_check:
         return Stores(configuration=configuration)
     memory = Memory(environment.settings.integer(TASK_MEMORY))

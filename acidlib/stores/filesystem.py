@@ -101,6 +101,10 @@ class FileSystem(Protocol):
         0 where the store does not keep that; then it is not asked, and a missing directory raises nothing.
         """
 
+    def names_renamed(self, path: str, *, missing: type[AcidError] = CorruptError) -> float:
+        """Return the time of the last rename in a directory; 0 where the store does not keep that."""
+        return self.names_changed(path, missing=missing)
+
     def owner(self, path: str) -> str | None:
         """Return the name of the user who owns the path; None when the file system does not know it."""
 
@@ -134,7 +138,7 @@ class RenameFileSystem(FileSystem):
     """A file system that publication and claims by renames can rest on; failures are those of `FileSystem`.
 
     Every change in a directory (a name that comes, goes or changes) moves its time of modification, by one clock for
-    all who use the file system; where `names_changed` is 0, `show_life` moves that of a file.
+    all who use the file system; where `names_renamed` is 0, `show_life` moves that of a file.
     """
 
     __slots__ = ()

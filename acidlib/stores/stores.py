@@ -8,7 +8,19 @@ from dataclasses import dataclass, field, replace
 
 from acidlib.config.files import absolute_path
 from acidlib.errors import RefusedError
-from acidlib.location import ABFS, GCS, HDFS, LOCAL, S3, VIEWFS, Location, StoreKind, local_location, parse_location
+from acidlib.location import (
+    ABFS,
+    GCS,
+    HDFS,
+    LOCAL,
+    OZONE,
+    S3,
+    VIEWFS,
+    Location,
+    StoreKind,
+    local_location,
+    parse_location,
+)
 from acidlib.memory import DEFAULT_MEMORY, Memory
 from acidlib.model.tables import is_partition_directory
 from acidlib.stores.filesystem import FileSystem, RenameFileSystem, UnreachableServers
@@ -16,6 +28,9 @@ from acidlib.stores.hadoop import Hadoop, HandedTokens, JavaSecrets, resolve_vie
 from acidlib.stores.renaming.hdfs import HdfsDataFiles, HdfsFileSystem, HdfsStore
 from acidlib.stores.renaming.hdfs_client import IMPLEMENTATION, about_hdfs, default_authority, whole_authority
 from acidlib.stores.renaming.local import LocalDataFiles, LocalFileSystem
+from acidlib.stores.renaming.ozone import OzoneDataFiles, OzoneFileSystem, OzoneStore
+from acidlib.stores.renaming.ozone_client import PROPERTIES as OZONE_PROPERTIES
+from acidlib.stores.renaming.ozone_client import httpfs_of, whole_location
 from acidlib.stores.renaming.store import RenameStore
 from acidlib.stores.renaming.tree import OpenTrees
 from acidlib.stores.store import Store, TaskFiles
@@ -33,6 +48,7 @@ PROPERTIES = (
         "google.cloud.",
     ),
     "hadoop.security.",
+    *OZONE_PROPERTIES,
 )
 """How the names of Hadoop's properties begin that stores read."""
 
@@ -134,6 +150,8 @@ class Stores:
         if location.kind == HDFS:
             authority = location.authority or default_authority(self.configuration)
             return replace(location, authority=whole_authority(authority, self.configuration))
+        if location.kind == OZONE:
+            return whole_location(location, self.configuration)
         if location.kind != LOCAL:
             return location
         path = location.path
@@ -192,6 +210,12 @@ def _in_hdfs(stores: Stores, location: Location) -> OpenStore:
     return OpenStore(HdfsStore(fs), HdfsDataFiles(location.authority, about, stores.memory))
 
 
+def _in_ozone(stores: Stores, location: Location) -> OpenStore:
+    server = httpfs_of(location, stores.configuration)
+    fs = OzoneFileSystem(server, stores.unreachable)
+    return OpenStore(OzoneStore(fs), OzoneDataFiles(server, stores.memory))
+
+
 def _in_bucket(stores: Stores, location: Location) -> OpenStore:
     """Open a bucket; RefusedError where its client is not installed, or does not understand its settings."""
     try:
@@ -246,6 +270,7 @@ _OPENED_BY: Mapping[StoreKind, Callable[[Stores, Location], OpenStore]] = {
     S3: _in_bucket,
     GCS: _in_gcs_bucket,
     ABFS: _in_container,
+    OZONE: _in_ozone,
 }
 """Opens a location of each kind of store."""
 

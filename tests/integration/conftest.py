@@ -18,6 +18,7 @@ from servers.hiveserver import HiveServer
 from servers.kdc import Kdc
 from servers.mariadb import MariaDb
 from servers.metastore import Metastore
+from servers.ozone import Ozone
 from servers.postgres import Postgres
 from servers.s3 import S3Server
 from servers.sql import Session
@@ -180,6 +181,13 @@ def with_kerberos(
 def hdfs(servers: Servers) -> Iterator[Hdfs]:
     """The one HDFS of this process. A test that breaks it must mend it (`start`, safe mode off)."""
     with started(servers.hdfs) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def ozone(servers: Servers) -> Iterator[Ozone]:
+    """The one Ozone of this process. A test that stops its HttpFS must start it again (`start`)."""
+    with started(servers.ozone) as cluster:
         yield cluster
 
 

@@ -15,6 +15,7 @@ from servers.hiveserver import HiveServer
 from servers.kdc import DAY_SECONDS, Kdc
 from servers.metastore import Metastore
 from servers.mit_kdc import MitKdc
+from servers.ozone import Ozone
 from servers.postgres import Postgres
 from servers.yarn import Yarn
 
@@ -106,6 +107,13 @@ class Servers:
     ) -> Hdfs:
         """Starts a cluster of HDFS (see ``Hdfs``). Raises ServerError."""
         cluster = Hdfs(self._new_directory("hdfs"), data_nodes=data_nodes, properties=properties, realm=realm)
+        self._stack.callback(cluster.stop)
+        cluster.start()
+        return cluster
+
+    def ozone(self) -> Ozone:
+        """Starts Ozone and its HttpFS (see ``Ozone``). Raises ServerError."""
+        cluster = Ozone(self._new_directory("ozone"))
         self._stack.callback(cluster.stop)
         cluster.start()
         return cluster

@@ -6,8 +6,9 @@ atomically for one of several callers:
     _acidlib_claim/<number>.<token>/   empty; the ticket: the run with this token holds the claim
     _acidlib_claim/<token>.json        its record: the owner, since when, and in which process
 
-It is made whole beside its place, as `_acidlib_claim.<token>`, and renamed there. Renewing renames the ticket to the
-next number, taking over renames it to the next number with the taker's token. Both name the ticket that they have seen,
+It is made whole beside its place, as `_acidlib_claim.<token>/_acidlib_claim`, and renamed there: every store refuses a
+rename into a directory above, under the same name, where that is taken. Renewing renames the ticket to the next number,
+taking over renames it to the next number with the taker's token. Both name the ticket that they have seen,
 so of two takers exactly one wins, and an owner that was taken over while it was paused can neither renew nor release
 the claim of its successor. A ticket comes into the directory only with the directory itself: one that has none is an
 orphan for ever, and any run may remove it. A ticket is a directory and no file, because a rename of a file has to
@@ -114,16 +115,20 @@ def _try_to_claim(fs: RenameFileSystem, location: Location, owner: str, token: s
                 f"(last sign of life {utc_time(seen.holder.beat)}); {WHEN_FREE}"
             )
         record = ClaimRecord(owner=owner, token=token, start=now, beat=now, process=process_identity())
-        fs.create(f"{own}/{token}.json", record.encode(), durable=False)
+        is_held = seen is not None and seen.holder is not None
+        new = own if is_held else f"{own}/{CLAIM}"
+        if not is_held:
+            fs.make_directory(new)
+        fs.create(f"{new}/{token}.json", record.encode(), durable=False)
         if seen is not None:
             _require_ours(fs, path)  # now it is known to whom our files belong there
         if seen is not None and seen.holder is not None:
             return _take_over(fs, path, token, seen.number, seen.holder.token)
         if seen is not None:
             _clear(fs, path, seen.names)
-        fs.make_directory(_ticket_path(own, _FIRST, token))
+        fs.make_directory(_ticket_path(new, _FIRST, token))
         proof = _ticket_path(path, _FIRST, token)
-        return _FIRST if try_to_rename(fs, own, path, proof=proof, durable=False) else None
+        return _FIRST if try_to_rename(fs, new, path, proof=proof, durable=False) else None
     finally:
         with suppress(AcidError):  # hidden and harmless, and removed by a cleaner
             if fs.exists(own):
@@ -236,7 +241,7 @@ def _look(fs: FileSystem, path: str, *, looks: int = _LOOKS) -> _SeenClaim | Non
         try:
             entries = fs.list_directory(path, missing=ConflictError)
             # after the ticket: a claim renewed in between is fresh, one renewed later has another number
-            beat = fs.names_changed(path, missing=ConflictError)
+            beat = fs.names_renamed(path, missing=ConflictError)
         except ConflictError as error:
             if again:
                 continue

@@ -175,7 +175,6 @@ def test_a_link_in_the_location_itself_is_resolved(tmp_path: Path) -> None:
         ("abfss://data:key@a.dfs.core.windows.net/t", r"abfss://data:\*\*\*@a.*takes container@account"),
         ("abfss://a@b@a.dfs.core.windows.net/t", "takes container@account"),
         ("abfss://No_Container@a.dfs.core.windows.net/t", "takes container@account"),
-        ("ofs://om/vol/t", "Apache Ozone is not supported"),
         ("ftp://x/t", "'ftp'"),
         ("file://server/t", "'server'"),
         ("file:t", "absolute"),

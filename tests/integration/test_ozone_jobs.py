@@ -1,0 +1,165 @@
+"""Whole jobs on tables in Ozone, also killed ones: what they leave is what they leave on a local disk."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from crud_walk_through import BASE, TABLE, check_base, check_row_ids, files_below
+from judges import merge
+from long_runs import amount
+from ozone_tables import ask, downloaded, names, uploaded
+from servers.ozone import Ozone
+
+from acidlib.points import KILL_AT, Point
+from acidlib.stores.renaming.ozone_client import HTTPFS
+from integration.children import Child
+from integration.harness import AROUND, Jobs, fixture, tree, visible
+
+pytestmark = pytest.mark.live
+
+ALL = ("--all-committed",)
+NOW = ("--retention", "0s")
+TWO_RENAMES = ("--minor-as-major-bytes", "0")
+DAYS = 86_400
+# by the name of a job, what it is given, where it is killed, and what is left in the end
+RUNS = {
+    "one directory": (
+        ("major_compact",),
+        amount((Point.FIRST_RENAMED,), long=(Point.STAGED, Point.CHECKED, Point.FIRST_RENAMED)),
+        ["base_0000004"],
+    ),
+    "two directories": (
+        ("minor_compact", *TWO_RENAMES),
+        (Point.CHECKED, Point.RECORDED, Point.FIRST_RENAMED, Point.UNRECORDED),
+        ["delete_delta_0000001_0000004", "delta_0000001_0000004"],
+    ),
+}
+
+
+@pytest.fixture(autouse=True)
+def configured(ozone: Ozone, monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(ozone.conf_dir))
+    return ("--set", f"{HTTPFS}={ozone.url}")
+
+
+def test_the_walk_through(ozone: Ozone, jobs: Jobs, tmp_path: Path, configured: tuple[str, ...]) -> None:
+    """From the scan to the cleaning: the files, rows and row ids of Hive; a place has one name by either scheme."""
+    hives = TABLE.copy(tmp_path / "hives", "after_major")
+    table = uploaded(ozone, TABLE.before, "crud")
+    _, volume, bucket, path = table.path.split("/", 3)
+    by_bucket = f"o3fs://{bucket}.{volume}.{ozone.authority}/{path}"
+    before = merge.read(TABLE.before, strict=True)
+
+    def copied() -> Path:
+        copy = downloaded(ozone, table, tmp_path / "copy")
+        assert merge.read(copy, strict=True) == before
+        return copy
+
+    warehouse = ("--warehouse", by_bucket.rpartition("/")[0], *ALL)
+    scanned = jobs.good("initiator", *warehouse, "--set", "hive.compactor.delta.num.threshold=1", *configured)
+    [decided] = scanned.document["decisions"]
+    assert (decided["location"], decided["type"]) == (str(table), "major")
+    [compacted] = jobs.good("major_compact", *configured).compactions
+    assert compacted["location"] == str(table)
+    copy = copied()
+    assert files_below(copy) == files_below(hives)
+    check_base(copy, hives)
+    check_row_ids(copy)
+    [cleaned] = jobs.good("cleaner", "--location", by_bucket, *NOW, *configured).document["cleanings"]
+    assert (cleaned["state"], cleaned["location"]) == ("succeeded", str(table))
+    assert visible(copied()) == [BASE]
+    check_base(copy, hives)
+
+
+@pytest.mark.parametrize("kind", ["major", "minor"])
+def test_the_same_bytes_as_on_a_local_disk(
+    ozone: Ozone, jobs: Jobs, tmp_path: Path, configured: tuple[str, ...], kind: str, steady_deflate: None
+) -> None:
+    local = fixture("hive3/a_crud", tmp_path / "local/t")
+    remote = uploaded(ozone, local)
+    for place in (str(local), str(remote)):
+        jobs.good(f"{kind}_compact", "--location", place, *ALL, *configured)
+        jobs.good("cleaner", "--location", place, *NOW, *configured)
+    copy = downloaded(ozone, remote, tmp_path / "copy/t")
+    facts = [{name: found[0] for name, found in tree(root).items() if name != "."} for root in (copy, local)]
+    assert facts[0] == facts[1]
+
+
+@pytest.mark.parametrize("way", RUNS)
+def test_killed_while_it_compacts(
+    ozone: Ozone,
+    tmp_path: Path,
+    jobs: Jobs,
+    monkeypatch: pytest.MonkeyPatch,
+    configured: tuple[str, ...],
+    way: str,
+) -> None:
+    (kind, *options), points, results = RUNS[way]
+    local = fixture("hive3/a_crud", tmp_path / "t")
+    before = merge.read(local, "", generation=3)
+    for number, point in enumerate(points):
+        table = uploaded(ozone, local, "crud")
+        own = Jobs(queue_url=f"sqlite:///{tmp_path / f'queue{number}.db'}")
+        there = ("--location", str(table), *ALL, *configured)
+
+        def seen(table: object = table) -> list[merge.Row]:
+            return merge.read(downloaded(ozone, table, tmp_path / "seen/t"), "", generation=3)  # type: ignore[arg-type]
+
+        def run(point: Point = point, own: Jobs = own, there: tuple[str, ...] = there) -> None:
+            os.environ[KILL_AT] = point
+            own(kind, *there, *options)
+
+        monkeypatch.setattr(AROUND, "clock", time.time)
+        assert Child(run, tmp_path / "answer").wait() == -signal.SIGKILL
+        # between two renames a reader sees too much: the caller has stated that nobody reads
+        between = way == "two directories" and point == Point.FIRST_RENAMED
+        assert (seen() != before) is between, point
+        again = own(kind, *there, *options)  # it may find all done
+        assert set(again.states) <= {"ready for cleaning", "already compact", "refused"}, again
+        assert seen() == before, point
+        own.good("cleaner", *NOW, *configured)
+        monkeypatch.setattr(AROUND, "clock", lambda: time.time() + 3 * DAYS)
+        own.good("cleaner", *there[:2], *NOW, *configured)
+        assert names(ozone, table) == results, point
+        assert seen() == before, point
+
+
+def test_a_gateway_that_is_away(ozone: Ozone, jobs: Jobs, tmp_path: Path, configured: tuple[str, ...]) -> None:
+    """The place fails with a line that names it and HttpFS; the next run does it."""
+    table = uploaded(ozone, fixture("hive3/a_crud", tmp_path / "t"))
+    ozone.http_fs.kill()
+    try:
+        failed = jobs("major_compact", "--location", str(table), *ALL, *configured)
+    finally:
+        ozone.start()
+    assert failed.status != 0
+    assert f"HttpFS of Ozone cannot be reached, or gave no answer (no connection to {ozone.url}" in failed.err
+    assert jobs.good("major_compact", "--location", str(table), *ALL, *configured).states == ["ready for cleaning"]
+
+
+def test_a_name_that_somebody_takes_before(
+    ozone: Ozone, jobs: Jobs, tmp_path: Path, configured: tuple[str, ...]
+) -> None:
+    """Ozone would move the result into it, and say that it is done."""
+    local = fixture("hive3/a_crud", tmp_path / "t")
+    table = uploaded(ozone, local)
+    before = merge.read(local, "", generation=3)
+
+    def taken(point: object) -> None:
+        ask(ozone, "PUT", f"{table.path}/base_0000004", "MKDIRS")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            "acidlib.stores.renaming.store.reach", lambda point: taken(point) if point == Point.CHECKED else None
+        )
+        ran = jobs("major_compact", "--location", str(table), *ALL, *configured)
+    assert ran.status != 0
+    assert "base_0000004 already exists" in ran.err
+    assert names(ozone, table).count("base_0000004") == 1
+    assert ask(ozone, "GET", f"{table.path}/base_0000004", "LISTSTATUS").count(b"pathSuffix") == 0
+    ask(ozone, "DELETE", f"{table.path}/base_0000004", "DELETE", recursive="true")
+    assert merge.read(downloaded(ozone, table, tmp_path / "seen/t"), "", generation=3) == before
