@@ -87,12 +87,12 @@ def opened(server: GcsServer, name: str, endpoint: str | None = None, **more: st
 
 
 # in a usual run some steps: who decides is in the room of buckets, which those of S3 try at each
-@pytest.mark.parametrize(("step", "shape"), amount(KILLED[::3], long=KILLED))
+@pytest.mark.parametrize(("step", "shape"), amount(KILLED[::4], long=KILLED))
 def test_a_run_that_is_killed(bucket: GcsBucket, place: str, step: str, shape: Shape) -> None:
     of_s3.test_a_run_that_is_killed(bucket, place, step, shape)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(("step", "shape", "cleaned"), amount(SLEEPS[::2], long=SLEEPS))
+@pytest.mark.parametrize(("step", "shape", "cleaned"), amount(SLEEPS[::4], long=SLEEPS))
 def test_a_run_that_slept(bucket: GcsBucket, place: str, step: str, shape: Shape, cleaned: bool) -> None:
     of_s3.test_a_run_that_slept(bucket, place, step, shape, cleaned)  # type: ignore[arg-type]
 
