@@ -10,7 +10,9 @@ from servers.ozone import Ozone
 
 from acidlib.errors import ConflictError, RefusedError
 from acidlib.location import parse_location
+from acidlib.model.results import PromiseState
 from acidlib.stores.filesystem import FileSystem
+from acidlib.stores.probe import try_promises
 from acidlib.stores.renaming.ozone import OzoneDataFiles, OzoneFileSystem
 from acidlib.stores.renaming.ozone_client import httpfs_of
 from acidlib.stores.stores import Stores
@@ -83,3 +85,10 @@ class TestFileSystem(FileSystemBehaviour):
 
 class TestDataFiles(DataFilesBehaviour):
     """The same as on local disks."""
+
+
+def test_a_bucket_with_directories_keeps_all_promises(ozone: Ozone, place: str) -> None:
+    stores = Stores(configuration=ozone.configuration)
+    location = stores.locate(place)
+    tried = list(try_promises(stores.store(location), location, unique="u", note=print))
+    assert [promise.name for promise in tried if promise.state is not PromiseState.HOLDS] == ["synced bytes last"]
