@@ -100,7 +100,7 @@ def test_what_a_place_costs(abfs: AbfsStub, abfs_container: str, jobs: Jobs, tmp
     place = ("--location", str(table))
     for most, words in (
         (17, ("major_compact", *place, "--all-committed", "--dry-run")),
-        (96, ("major_compact", *place, "--all-committed")),
+        (99, ("major_compact", *place, "--all-committed")),
         (64, ("cleaner", *place, *NOW)),
     ):
         abfs.counts.clear()

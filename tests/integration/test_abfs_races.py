@@ -17,8 +17,9 @@ from store_races import WAYS, Opened, StoreRaces, StoreUnderTest, Watch
 
 from acidlib.errors import RetryError
 from acidlib.location import Location
+from acidlib.stores.http import LostAnswerError
 from acidlib.stores.renaming.abfs import AbfsDataFiles, AbfsFileSystem
-from acidlib.stores.renaming.abfs_client import Answer, Container, LostError, container_options
+from acidlib.stores.renaming.abfs_client import Answer, Container, container_options
 from acidlib.stores.renaming.store import RenameStore
 from acidlib.stores.stores import Stores
 
@@ -40,7 +41,7 @@ class Watched(Container):
         try:
             return self.watch(name, lambda: Container._sent(self, method, *rest))
         except RetryError as error:
-            raise LostError("the answer was lost") from error
+            raise LostAnswerError("the answer was lost") from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,8 +54,9 @@ from acidlib.stores.buckets.bucket import (
     kept_error,
 )
 from acidlib.stores.filesystem import MAX_CONTROL_FILE_BYTES, Pace, UnreachableServers, require_small
-from acidlib.stores.gcs.client import GcsAnswer, GcsClient, LostAnswerError, RefusedRequestError
+from acidlib.stores.gcs.client import GcsAnswer, GcsClient, RefusedRequestError
 from acidlib.stores.gcs.options import GcsOptions
+from acidlib.stores.http import LostAnswerError
 from acidlib.stores.promises import Promise, require, require_conflict
 from acidlib.stores.store import STAGING_PREFIX
 

@@ -9,59 +9,47 @@ from __future__ import annotations
 
 import json
 import os
-import random
-import threading
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, urlencode, urlsplit
-from urllib.request import getproxies, proxy_bypass
+from urllib.parse import quote, urlencode
 
 import google.auth.transport.urllib3
-import urllib3
 from google.auth.exceptions import GoogleAuthError
-from urllib3.exceptions import (
-    ConnectTimeoutError,
-    HTTPError,
-    LocationParseError,
-    NameResolutionError,
-    NewConnectionError,
-    ProxyError,
-    ReadTimeoutError,
-    SSLError,
-)
 
 from acidlib.errors import AcidError, CorruptError, MissingError, RefusedError, RetryError
 from acidlib.stores.buckets.bucket import ChangedError, UnderWayError
 from acidlib.stores.filesystem import UnreachableServers, permission_missing
 from acidlib.stores.gcs.options import GcsOptions, google_credentials
+from acidlib.stores.http import (
+    BUSY,
+    UNCLEAR,
+    AwayError,
+    BusyServiceError,
+    ForkSafeLock,
+    HttpAnswer,
+    LostAnswerError,
+    SlowError,
+    connections,
+    pause_before,
+    send,
+)
 from acidlib.waiting import asking
 
 if TYPE_CHECKING:
     from google.auth.credentials import Credentials as GoogleCredentials
 
-_CONNECTIONS = 32
 _CLIENTS = 16
-_FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.2, 8.0
-"""Seconds between two tries of a request; each is twice the one before. One object is written once a second."""
-_BUSY = frozenset({429, 503})
-_UNCLEAR = frozenset({408, 500, 502, 504})
-"""Statuses after which nobody knows whether the request was carried out."""
 _SHORT = ("list", "look at")
 """Actions that take a server no time."""
 
 
-@dataclass(frozen=True, slots=True)
-class GcsAnswer:
-    """An answer of the service; names of headers are in small letters."""
+class GcsAnswer(HttpAnswer):
+    """An answer of the service."""
 
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
+    __slots__ = ()
 
     @property
     def document(self) -> Mapping[str, Any]:
@@ -93,23 +81,9 @@ class GcsAnswer:
     @property
     def reasons(self) -> frozenset[str]:
         """The reasons that an error gives."""
-        errors = self._error.get("errors")
+        errors = self.error.get("errors")
         items = errors if isinstance(errors, list) else ()
         return frozenset(str(item.get("reason", "")) for item in items if isinstance(item, dict))
-
-    @property
-    def message(self) -> str:
-        """What an error says, in one line."""
-        return next(iter(str(self._error.get("message", "")).splitlines()), "")
-
-    @property
-    def _error(self) -> Mapping[str, Any]:
-        try:
-            document = json.loads(self.body)
-        except ValueError:
-            return {}
-        error = document.get("error") if isinstance(document, dict) else None
-        return error if isinstance(error, dict) else {}
 
 
 class RefusedRequestError(Exception):
@@ -120,29 +94,8 @@ class RefusedRequestError(Exception):
         self.answer = answer
 
 
-class LostAnswerError(Exception):
-    """A request has no answer, or none that tells whether it was carried out."""
-
-
-class BusyServiceError(LostAnswerError):
-    """The service asks for patience."""
-
-
-class _AwayError(LostAnswerError):
-    """There was no connection, or no answer to a request that takes no time."""
-
-
-_making = threading.Lock()
-"""Held while connections are made, and while a token is fetched: threads that begin together do it once."""
-
-
-def _forked() -> None:
-    """Renew the lock, which another thread of the parent may have held."""
-    global _making
-    _making = threading.Lock()
-
-
-os.register_at_fork(after_in_child=_forked)
+_logging_in = ForkSafeLock()
+"""Held while a token is fetched: threads that begin together do it once."""
 
 
 class GcsClient:
@@ -187,9 +140,9 @@ class GcsClient:
             try:
                 return self._sent(method, whole, dict(headers or {}), body)
             except LostAnswerError as error:
-                if number == self.options.attempts or isinstance(error, _AwayError):
+                if number == self.options.attempts or isinstance(error, AwayError):
                     raise
-                _pause(number, is_busy=isinstance(error, BusyServiceError))
+                pause_before(number, is_busy=isinstance(error, BusyServiceError))
         raise ValueError("a request is tried once at least")
 
     @contextmanager
@@ -212,7 +165,7 @@ class GcsClient:
                 f"Cannot {action} {path}: {options.shown} is busy ({error}), even after several attempts"
             ) from error
         except LostAnswerError as error:
-            is_away = isinstance(error, _AwayError) or (action in _SHORT and isinstance(error, _SlowError))
+            is_away = isinstance(error, AwayError) or (action in _SHORT and isinstance(error, SlowError))
             if self._unreachable is not None and is_away:
                 self._unreachable.note(options.root, str(error))
             raise _unreachable_error(f"Cannot {action} {path}:", options, str(error)) from error
@@ -225,71 +178,36 @@ class GcsClient:
     def _sent(self, method: str, url: str, headers: dict[str, str], body: bytes | None) -> GcsAnswer:
         """Send one request, once."""
         options = self.options
-        with _making:
-            connections, credentials = _connections(options, os.getpid())
+        with _logging_in:
+            credentials = _credentials(options, os.getpid())
             if credentials is not None:
                 credentials.before_request(
-                    google.auth.transport.urllib3.Request(connections), method, url, headers
+                    google.auth.transport.urllib3.Request(connections(url)), method, url, headers
                 )  # fetches a token where the one it has runs out
-        try:
-            response = connections.request(
-                method,
-                url,
-                headers=headers,
-                body=body,
-                retries=False,
-                redirect=False,
-                decode_content=False,
-                timeout=urllib3.Timeout(connect=options.connect_seconds, read=options.answer_seconds),
-            )
-        except (NewConnectionError, NameResolutionError, ConnectTimeoutError, LocationParseError, ProxyError) as error:
-            raise _AwayError(_brief(error)) from error
-        except SSLError as error:
-            raise _AwayError(f"TLS: {_brief(error)}") from error
-        except ReadTimeoutError as error:
-            raise _SlowError("no answer in time") from error
-        except (HTTPError, OSError) as error:
-            raise LostAnswerError(_brief(error)) from error
-        given = {name.lower(): text for name, text in response.headers.items()}
-        answer = GcsAnswer(response.status, given, response.data)
+        answer = send(
+            GcsAnswer,
+            method,
+            url,
+            headers,
+            body,
+            connect_seconds=options.connect_seconds,
+            answer_seconds=options.answer_seconds,
+        )
         if 200 <= answer.status < 300:
             return answer
         shown = f"{answer.status} {answer.message}".strip()
-        if answer.status in _BUSY or answer.reasons & {"rateLimitExceeded", "userRateLimitExceeded"}:
+        if answer.status in BUSY or answer.reasons & {"rateLimitExceeded", "userRateLimitExceeded"}:
             raise BusyServiceError(shown)
-        if answer.status in _UNCLEAR:
+        if answer.status in UNCLEAR:
             raise LostAnswerError(f"it answered {shown}")
         raise RefusedRequestError(answer)
 
 
-class _SlowError(LostAnswerError):
-    """There was no answer in time."""
-
-
-def _pause(number: int, *, is_busy: bool) -> None:
-    """Wait before the next try, up to half as long again: so runs that were refused together do not come together."""
-    pause = min(_FIRST_PAUSE_SECONDS * 2 ** (number - 1), _MAX_PAUSE_SECONDS) * (1 + random.random() / 2)  # noqa: S311
-    time.sleep(max(pause, 1.0) if is_busy else pause)
-
-
-def _brief(error: BaseException) -> str:
-    """Return the first line of what a client says of a failure, without the connection that it names."""
-    text = next(iter(str(error).splitlines()), "") or type(error).__name__
-    return text.rpartition("object at 0x")[2].partition(": ")[2] or text
-
-
 @lru_cache(maxsize=_CLIENTS)
-def _connections(options: GcsOptions, process: int) -> tuple[urllib3.PoolManager, GoogleCredentials | None]:
-    """Return the connections and credentials of one process: a fork must not use those of its parent."""
+def _credentials(options: GcsOptions, process: int) -> GoogleCredentials | None:
+    """Return the credentials of one process: a fork must not use those of its parent."""
     del process
-    parts = urlsplit(options.root)
-    proxy = getproxies().get(parts.scheme)
-    connections = (
-        urllib3.PoolManager(maxsize=_CONNECTIONS)
-        if not proxy or proxy_bypass(parts.netloc)
-        else urllib3.ProxyManager(proxy, maxsize=_CONNECTIONS)
-    )
-    return connections, google_credentials(options)
+    return google_credentials(options)
 
 
 def _unreachable_error(start: str, options: GcsOptions, reason: str) -> RetryError:

@@ -32,8 +32,9 @@ from acidlib.datafiles import SourceFile, kept_range
 from acidlib.errors import AcidError, ConflictError, CorruptError, RetryError
 from acidlib.memory import DEFAULT_MEMORY, Memory
 from acidlib.stores.filesystem import Entry, Pace, RenameFileSystem, require_few, require_small, safe_parts
+from acidlib.stores.http import LostAnswerError
 from acidlib.stores.promises import Promise
-from acidlib.stores.renaming.abfs_client import CHANGED, AnswerError, Container, LostError, PathStatus
+from acidlib.stores.renaming.abfs_client import CHANGED, AnswerError, Container, PathStatus
 from acidlib.stores.renaming.abfs_trials import abfs_promises
 from acidlib.stores.renaming.store import RenameStore
 from acidlib.stores.store import NEW, TaskFiles, require_inside
@@ -198,7 +199,7 @@ class AbfsSink:
         """Remove the file; where that fails it goes with the staging directory."""
         self._is_open = False
         self._stop()
-        with suppress(AnswerError, LostError, AcidError), asking("remove", self.name):
+        with suppress(AnswerError, LostAnswerError, AcidError), asking("remove", self.name):
             self._container.delete(self._path, recursive=False)
 
     def _send(self, data: bytes) -> None:
@@ -257,7 +258,7 @@ def _make(container: Container, place: str, path: str, *, is_directory: bool, da
             version = _finish(container, own, len(data), data)
         container.rename(own, path, version=version)
     except BaseException:
-        with suppress(AnswerError, LostError, AcidError):
+        with suppress(AnswerError, LostAnswerError, AcidError):
             container.delete(own, recursive=False)
         raise
     return version

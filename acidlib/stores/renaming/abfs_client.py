@@ -17,11 +17,8 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
-import json
 import os
 import re
-import threading
-import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -31,18 +28,6 @@ from enum import Enum
 from functools import lru_cache
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
-from urllib.request import getproxies, proxy_bypass
-
-import urllib3
-from urllib3.exceptions import (
-    ConnectTimeoutError,
-    HTTPError,
-    LocationParseError,
-    NameResolutionError,
-    NewConnectionError,
-    ProxyError,
-    SSLError,
-)
 
 from acidlib.errors import (
     AcidError,
@@ -55,6 +40,18 @@ from acidlib.errors import (
 )
 from acidlib.location import ABFS
 from acidlib.stores.filesystem import UnreachableServers, permission_missing
+from acidlib.stores.http import (
+    BUSY,
+    UNCLEAR,
+    AwayError,
+    BusyServiceError,
+    ForkSafeLock,
+    HttpAnswer,
+    LostAnswerError,
+    NotSentError,
+    pause_before,
+    send,
+)
 from acidlib.waiting import asking
 from acidlib.wording import parse_duration, parse_flag
 
@@ -70,9 +67,6 @@ _VERSION = "2024-11-04"
 """Of the service: the first that keeps transaction ids (HADOOP-19450)."""
 _SCOPE = "https://storage.azure.com/.default"
 _TRIES = 6
-_FIRST_PAUSE, _MAX_PAUSE_SECONDS = 0.05, 5.0
-"""Seconds between two tries of a request; each is four times the one before."""
-_CONNECTIONS = 32
 
 
 class LogIn(Enum):
@@ -276,31 +270,15 @@ def _log_in(own: _AccountProperties) -> LogIn:
 # --- requests -----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What the service answered; the names of headers are in lower case."""
+class Answer(HttpAnswer):
+    """An answer of the service."""
 
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
+    __slots__ = ()
 
     @property
     def code(self) -> str:
         """The code of an error."""
-        return self.headers.get("x-ms-error-code") or str(self._error.get("code", ""))
-
-    @property
-    def message(self) -> str:
-        """The first line of the message of an error."""
-        return next(iter(str(self._error.get("message", "")).splitlines()), "")
-
-    @property
-    def _error(self) -> Mapping[str, object]:
-        try:
-            error = json.loads(self.body or b"{}").get("error", {})
-        except (ValueError, AttributeError):
-            return {}
-        return error if isinstance(error, dict) else {}
+        return self.headers.get("x-ms-error-code") or str(self.error.get("code", ""))
 
 
 class AnswerError(Exception):
@@ -312,40 +290,15 @@ class AnswerError(Exception):
         self.code = answer.code
 
 
-class LostError(Exception):
-    """There was no answer: the request may have been carried out."""
-
-
-class NotSentError(LostError):
-    """No server could be reached: nothing was sent."""
-
-
-class BusyAnswerError(NotSentError):
-    """The service turned a request away: it is too busy."""
-
-
 MISSING = frozenset(
     {"PathNotFound", "BlobNotFound", "SourcePathNotFound", "RenameDestinationParentPathNotFound", "ResourceNotFound"}
 )
 TAKEN = frozenset({"PathAlreadyExists", "BlobAlreadyExists"})
 CHANGED = frozenset({"ConditionNotMet", "SourceConditionNotMet", "TargetConditionNotMet"})
-_BUSY = frozenset({429, 503})
-"""Statuses by which the service turns a request away."""
-_UNCLEAR = frozenset({408, 500, 502, 504})
-"""Statuses after which the request may have been carried out, or may be later."""
 
 
-_making = threading.Lock()
-"""Held while connections are made, so that threads that begin together share them."""
-
-
-def _forked() -> None:
-    """Renew the lock, which another thread of the parent may have held."""
-    global _making
-    _making = threading.Lock()
-
-
-os.register_at_fork(after_in_child=_forked)
+_making = ForkSafeLock()
+"""Held while the source of tokens is made, so that threads that begin together share it."""
 
 
 class Container:
@@ -424,7 +377,7 @@ class Container:
                 return now is not None and now.transaction == transaction
             if self.status(source) is not None:
                 return False
-            raise LostError("the target tells no transaction")
+            raise LostAnswerError("the target tells no transaction")
 
         def rename() -> None:
             token = ""
@@ -450,7 +403,7 @@ class Container:
                     if error.code in MISSING:
                         return lost or bool(token)
                     raise
-                except LostError as error:
+                except LostAnswerError as error:
                     lost = lost or not isinstance(error, NotSentError)
                     raise
                 if not (token := answer.headers.get("x-ms-continuation", "")):
@@ -521,12 +474,12 @@ class Container:
         try:
             with asking(action, path):
                 yield
-        except (AnswerError, LostError) as error:
+        except (AnswerError, LostAnswerError) as error:
             raise self._acid_error(error, action, path, missing) from error
 
     def _acid_error(self, error: Exception, action: str, path: str, missing: type[AcidError]) -> AcidError:
         start, where = f"Cannot {action} {path}:", self.options.host
-        if isinstance(error, BusyAnswerError):
+        if isinstance(error, BusyServiceError):
             return RetryError(f"{start} {where} is busy ({error}), even after several attempts")
         if not isinstance(error, AnswerError):
             return RetryError(f"{start} {where} cannot be reached, or went away ({error})")
@@ -558,11 +511,11 @@ class Container:
         """Return what a call returns, repeated while answers are lost."""
         for number in range(self.options.tries):
             if number:
-                _pause(number)
+                pause_before(number)
             try:
                 return call()
-            except LostError as error:
-                if number + 1 == self.options.tries or _is_away(error):
+            except LostAnswerError as error:
+                if number + 1 == self.options.tries or isinstance(error, AwayError):
                     self._note_away(error)
                     raise
         raise ValueError("a request is tried once at least")
@@ -577,7 +530,7 @@ class Container:
         lost = None
         for number in range(self.options.tries):
             if number:
-                _pause(number)
+                pause_before(number)
             try:
                 return change()
             except AnswerError:
@@ -585,22 +538,22 @@ class Container:
                     raise
                 try:
                     is_done = was_done()
-                except (AnswerError, LostError) as error:
+                except (AnswerError, LostAnswerError) as error:
                     raise self._unknown(path, error) from error
                 if not is_done:
                     raise
                 return None
             except NotSentError as error:
-                if number + 1 < self.options.tries and not _is_away(error):
+                if number + 1 < self.options.tries and not isinstance(error, AwayError):
                     continue
                 self._note_away(error)
                 if lost is None:
                     raise
                 break
-            except LostError as error:
+            except LostAnswerError as error:
                 lost = error
         if was_done is None or lost is None:
-            raise lost or LostError("no answer")
+            raise lost or LostAnswerError("no answer")
         raise self._unknown(path, lost)
 
     def _unknown(self, path: str, error: Exception) -> UnknownOutcomeError:
@@ -609,14 +562,14 @@ class Container:
             f"the request ({error})"
         )
 
-    def _note_away(self, error: LostError) -> None:
-        if self._unreachable is not None and _is_away(error) and not isinstance(error, _KnownAwayError):
+    def _note_away(self, error: LostAnswerError) -> None:
+        if self._unreachable is not None and isinstance(error, AwayError) and not isinstance(error, _KnownAwayError):
             self._unreachable.note(self.options.host, str(error))
 
     def _sent(
         self, method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str], body: bytes
     ) -> Answer:
-        """Send one request, once; AnswerError for an error of the service, LostError without an answer."""
+        """Send one request, once; AnswerError for an error of the service, LostAnswerError without an answer."""
         options = self.options
         reason = None if self._unreachable is None else self._unreachable.reason(options.host)
         if reason is not None:
@@ -626,7 +579,7 @@ class Container:
             f"/{options.container}" if query.get("resource") == "filesystem" else quote(f"/{options.container}/{path}")
         )
         with _making:
-            connections, credential = _connections(options, os.getpid())
+            credential = None if options.key or options.sas else _credential(options, os.getpid())
         sent = {
             **headers,
             "x-ms-version": _VERSION,
@@ -642,34 +595,23 @@ class Container:
         parameters = "&".join(filter(None, (urlencode(query, quote_via=quote), options.sas)))
         scheme = "https" if options.is_secure else "http"
         url = f"{scheme}://{options.host}{line}{'?' if parameters else ''}{parameters}"
-        try:
-            response = connections.request(
-                method,
-                url,
-                headers=sent,
-                body=body or None,
-                retries=False,
-                redirect=False,
-                timeout=urllib3.Timeout(connect=options.connect_seconds, read=options.answer_seconds),
-            )
-        except (NewConnectionError, NameResolutionError, ConnectTimeoutError, LocationParseError, ProxyError) as error:
-            raise _AwayError(_brief(error)) from error
-        except SSLError as error:
-            # others may come after the request
-            kind = _AwayError if "CERTIFICATE_VERIFY_FAILED" in str(error) else LostError
-            raise kind(f"TLS: {_brief(error)}") from error
-        except (HTTPError, OSError) as error:
-            raise LostError(_brief(error)) from error
-        given = {name.lower(): text for name, text in response.headers.items()}
-        answer = Answer(response.status, given, response.data)
-        if answer.status in _BUSY and answer.code:
-            raise BusyAnswerError(f"{answer.status} {answer.code}".strip())
-        if answer.status in _BUSY | _UNCLEAR:  # without a code, it is of a proxy that may have passed the request on
-            raise LostError(f"{answer.status} {answer.code}".strip())
+        answer = send(
+            Answer,
+            method,
+            url,
+            sent,
+            body or None,
+            connect_seconds=options.connect_seconds,
+            answer_seconds=options.answer_seconds,
+        )
+        if answer.status in BUSY and answer.code:
+            raise BusyServiceError(f"{answer.status} {answer.code}".strip())
+        if answer.status in BUSY | UNCLEAR:  # without a code, it is of a proxy that may have passed the request on
+            raise LostAnswerError(f"{answer.status} {answer.code}".strip())
         if not 200 <= answer.status < 300:
             raise AnswerError(answer)
         if not answer.headers.get("x-ms-request-id"):
-            raise LostError("something that is no Azure Data Lake Storage answered")
+            raise LostAnswerError("something that is no Azure Data Lake Storage answered")
         return answer
 
 
@@ -677,26 +619,8 @@ _WITH_NAMESPACE: set[tuple[ContainerOptions, int]] = set()
 """Containers that this process knows to have the hierarchical namespace."""
 
 
-class _AwayError(NotSentError):
-    """There was no connection."""
-
-
-class _KnownAwayError(_AwayError):
+class _KnownAwayError(AwayError):
     """This run has waited for the server in vain a moment ago."""
-
-
-def _pause(number: int) -> None:
-    time.sleep(min(_FIRST_PAUSE * 4 ** (number - 1), _MAX_PAUSE_SECONDS))
-
-
-def _is_away(error: LostError) -> bool:
-    return isinstance(error, _AwayError)
-
-
-def _brief(error: BaseException) -> str:
-    """Return what a client says of a failure, without the address, whose parameters may be a secret."""
-    text = next(iter(str(error).splitlines()), "") or type(error).__name__
-    return re.sub(r"\?\S*", "", text.rpartition("object at 0x")[2].partition(": ")[2] or text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -717,7 +641,7 @@ class PathStatus:
 
     @staticmethod
     def of(answer: Answer) -> PathStatus:
-        """Return the status in an answer; LostError for one that lacks it."""
+        """Return the status in an answer; LostAnswerError for one that lacks it."""
         headers = answer.headers
         try:
             return PathStatus(
@@ -731,23 +655,13 @@ class PathStatus:
                 transaction=headers.get("x-ms-client-transaction-id", ""),
             )
         except (KeyError, ValueError) as error:
-            raise LostError(f"the answer lacks {error}, which Azure Data Lake Storage gives") from error
+            raise LostAnswerError(f"the answer lacks {error}, which Azure Data Lake Storage gives") from error
 
 
 @lru_cache(maxsize=16)
-def _connections(options: ContainerOptions, process: int) -> tuple[urllib3.PoolManager, TokenCredential | None]:
-    """Return the connections and the source of tokens of one process: a fork must not use those of its parent."""
+def _credential(options: ContainerOptions, process: int) -> TokenCredential:
+    """Return the source of tokens of one process: a fork must not use that of its parent."""
     del process
-    proxy = getproxies().get("https" if options.is_secure else "http")
-    connections = (
-        urllib3.PoolManager(maxsize=_CONNECTIONS)
-        if not proxy or proxy_bypass(options.host)
-        else urllib3.ProxyManager(proxy, maxsize=_CONNECTIONS)
-    )
-    return connections, None if options.key or options.sas else _credential(options)
-
-
-def _credential(options: ContainerOptions) -> TokenCredential:
     try:
         from azure import identity
     except ModuleNotFoundError as error:

@@ -14,9 +14,9 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from acidlib.errors import AcidError, ConflictError, CorruptError, MissingError, RefusedError, RetryError
+from acidlib.stores import http
 from acidlib.stores.buckets.bucket import UnderWayError
 from acidlib.stores.filesystem import UnreachableServers
-from acidlib.stores.gcs import client as requests
 from acidlib.stores.gcs.bucket import GcsBucket
 from acidlib.stores.gcs.client import GcsAnswer, gcs_acid_error
 from acidlib.stores.gcs.options import GcsOptions, LogInAs
@@ -100,7 +100,7 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[GcsBucket]:
     monkeypatch.setattr(Answering, "asked", 0)
     monkeypatch.setattr(Answering, "answers", [])
     monkeypatch.setattr(Answering, "authorizations", [])
-    monkeypatch.setattr(requests.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr(http.time, "sleep", lambda seconds: None)
     options = GcsOptions(bucket="b", log_in=LogInAs.NOBODY, root=f"http://127.0.0.1:{server.server_port}/", attempts=3)
     yield GcsBucket(options, UnreachableServers())
     server.shutdown()

@@ -1,0 +1,176 @@
+"""One request over HTTP, sent once, and what is known of it where no answer came.
+
+Whether it may be sent again is told by its sender. Redirections are not followed: keys and tokens go to no other server
+than the one that is named.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TypeVar
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+import urllib3
+from urllib3.exceptions import (
+    ConnectTimeoutError,
+    HTTPError,
+    LocationParseError,
+    NameResolutionError,
+    NewConnectionError,
+    ProxyError,
+    ReadTimeoutError,
+    SSLError,
+)
+
+_CONNECTIONS, _SERVERS = 32, 16
+_FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS, _PATIENCE_SECONDS = 0.1, 8.0, 1.0
+BUSY = frozenset({429, 503})
+"""Statuses by which a service turns a request away."""
+UNCLEAR = frozenset({408, 500, 502, 504})
+"""Statuses after which nobody knows whether the request was carried out, or will be."""
+
+
+class LostAnswerError(Exception):
+    """A request has no answer, or none that tells whether it was carried out."""
+
+
+class NotSentError(LostAnswerError):
+    """Nothing was carried out."""
+
+
+class AwayError(NotSentError):
+    """There was no connection."""
+
+
+class BusyServiceError(NotSentError):
+    """The service turned the request away, and asks for patience."""
+
+
+class SlowError(LostAnswerError):
+    """There was no answer in time."""
+
+
+@dataclass(frozen=True, slots=True)
+class HttpAnswer:
+    """An answer of a service; names of headers are in small letters."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def error(self) -> Mapping[str, object]:
+        """The JSON object that describes an error; empty without one."""
+        try:
+            document = json.loads(self.body or b"{}")
+        except ValueError:
+            return {}
+        error = document.get("error") if isinstance(document, dict) else None
+        return error if isinstance(error, dict) else {}
+
+    @property
+    def message(self) -> str:
+        """What an error says, in one line."""
+        return next(iter(str(self.error.get("message", "")).splitlines()), "")
+
+
+AnyAnswer = TypeVar("AnyAnswer", bound=HttpAnswer)
+
+
+class ForkSafeLock:
+    """A lock that is free in a forked process, whichever thread of the parent held it."""
+
+    __slots__ = ("_lock",)
+
+    def __init__(self) -> None:
+        self._renew()
+        os.register_at_fork(after_in_child=self._renew)
+
+    def _renew(self) -> None:
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
+_making = ForkSafeLock()
+"""Held while connections are made, so that threads that begin together share them."""
+
+
+def connections(url: str) -> urllib3.PoolManager:
+    """Return the connections of this process to the server of a URL, through its proxy if there is one."""
+    parts = urlsplit(url)
+    with _making:
+        return _made(parts.scheme, parts.netloc, os.getpid())
+
+
+@lru_cache(maxsize=_SERVERS)
+def _made(scheme: str, server: str, process: int) -> urllib3.PoolManager:
+    del process  # a fork must not use the connections of its parent
+    proxy = getproxies().get(scheme)
+    if not proxy or proxy_bypass(server):
+        return urllib3.PoolManager(maxsize=_CONNECTIONS)
+    return urllib3.ProxyManager(proxy, maxsize=_CONNECTIONS)
+
+
+def send(
+    answer: type[AnyAnswer],
+    method: str,
+    url: str,
+    headers: Mapping[str, str],
+    body: bytes | None,
+    *,
+    connect_seconds: float,
+    answer_seconds: float,
+) -> AnyAnswer:
+    """Send one request, once, and return its answer, whatever the status; LostAnswerError without one."""
+    try:
+        response = connections(url).request(
+            method,
+            url,
+            headers=headers,
+            body=body,
+            retries=False,
+            redirect=False,
+            decode_content=False,
+            timeout=urllib3.Timeout(connect=connect_seconds, read=answer_seconds),
+        )
+    except (NewConnectionError, NameResolutionError, ConnectTimeoutError, LocationParseError, ProxyError) as error:
+        raise AwayError(_brief(error)) from error
+    except SSLError as error:
+        # others may come after the request
+        kind = AwayError if "CERTIFICATE_VERIFY_FAILED" in str(error) else LostAnswerError
+        raise kind(f"TLS: {_brief(error)}") from error
+    except ReadTimeoutError as error:
+        raise SlowError("no answer in time") from error
+    except (HTTPError, OSError) as error:
+        raise LostAnswerError(_brief(error)) from error
+    return answer(response.status, {name.lower(): text for name, text in response.headers.items()}, response.data)
+
+
+def pause_before(number: int, *, is_busy: bool = False) -> None:
+    """Wait before another try, the `number`th of them; a service that is busy is left alone for a second at least.
+
+    Each wait is twice the one before, and up to half as long again: so runs that were turned away together do not come
+    back together.
+    """
+    pause = min(_FIRST_PAUSE_SECONDS * 2.0 ** (number - 1), _MAX_PAUSE_SECONDS)
+    time.sleep(max(pause, _PATIENCE_SECONDS if is_busy else 0.0) * (1 + random.random() / 2))  # noqa: S311 - no secret
+
+
+def _brief(error: BaseException) -> str:
+    """Return what a client says of a failure, without its connection, and an address whose parameters may be secret."""
+    text = next(iter(str(error).splitlines()), "") or type(error).__name__
+    return re.sub(r"\?\S*", "", text.rpartition("object at 0x")[2].partition(": ")[2] or text)
