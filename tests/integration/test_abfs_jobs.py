@@ -101,7 +101,7 @@ def test_what_a_place_costs(abfs: AbfsStub, abfs_container: str, jobs: Jobs, tmp
     for most, words in (
         (17, ("major_compact", *place, "--all-committed", "--dry-run")),
         (99, ("major_compact", *place, "--all-committed")),
-        (64, ("cleaner", *place, *NOW)),
+        (67, ("cleaner", *place, *NOW)),
     ):
         abfs.counts.clear()
         jobs.good(*words)

@@ -20,7 +20,7 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
@@ -127,19 +127,27 @@ class HttpFs:
 
     def status(self, uri: str) -> dict[str, Any]:
         """Return the status of a path."""
-        status: dict[str, Any] = _parsed(self.question(uri, "GETFILESTATUS"), "FileStatus")
+        status: dict[str, Any] = _parsed(self.question(uri, "GETFILESTATUS"), "FileStatus", _is_status)
         return status
 
     def statuses(self, uri: str) -> list[dict[str, Any]]:
         """Return the status of each entry of a directory; of a file its own, without a name."""
         answer = self.question(uri, "LISTSTATUS", most=_MAX_LISTING_BYTES)
-        statuses: list[dict[str, Any]] = _parsed(answer, "FileStatuses")["FileStatus"]
+        statuses: list[dict[str, Any]] = _parsed(answer, "FileStatuses", _are_statuses)["FileStatus"]
         return statuses
 
     def change(self, method: str, uri: str, operation: str, body: bytes | None = None, **parameters: object) -> bool:
-        """Ask for a change once; return the answer of one that answers with yes or no, else True."""
-        answer = self._send(method, uri, operation, parameters, body=body)
-        return bool(_parsed(answer, "boolean")) if body is None else True
+        """Ask for a change once; return the answer of one that answers with yes or no, else True.
+
+        What a proxy answers instead of HttpFS is a lost answer: what it was asked for may have been carried out.
+        """
+        try:
+            answer = self._send(method, uri, operation, parameters, body=body)
+            return body is not None or _parsed(answer, "boolean", _is_boolean) is True
+        except HttpFsError as error:
+            if not error.name and (error.status == 200 or error.status >= 500):
+                raise HttpFsLostAnswerError(str(error)) from error
+            raise
 
     def upload(self, uri: str) -> HTTPConnection:
         """Begin to create a file, whose bytes are sent in chunks; `answer_of` ends it."""
@@ -181,6 +189,8 @@ class HttpFs:
         try:
             connection.request(method, self._target(uri, operation, parameters), body, headers)
             response = connection.getresponse()
+            if response.length is None and not response.chunked:
+                raise HTTPException("the answer has no length, by which it would be seen to be whole")
             data = response.read() if most is None else response.read(most + 1)
         except (OSError, HTTPException) as error:
             connection.close()
@@ -262,11 +272,34 @@ def _require_success(status: int, data: bytes) -> None:
     raise HttpFsError(name, message.split("\n", 1)[0], status)
 
 
-def _parsed(data: bytes, field: str) -> Any:
+def _parsed(data: bytes, field: str, is_right: Callable[[Any], bool]) -> Any:
+    """Return what an answer has in its one field. Raises HttpFsError where it is not right."""
     try:
-        return json.loads(data)[field]
+        answer = json.loads(data)[field]
     except (ValueError, LookupError, TypeError) as error:
         raise HttpFsError("", f"the answer of HttpFS has no {field}", 200) from error
+    if not is_right(answer):
+        raise HttpFsError("", f"the answer of HttpFS has no {field} that can be understood", 200)
+    return answer
+
+
+def _is_boolean(answer: Any) -> bool:
+    return isinstance(answer, bool)
+
+
+def _is_status(answer: Any) -> bool:
+    return (
+        isinstance(answer, dict)
+        and answer.get("type") in ("FILE", "DIRECTORY")
+        and all(isinstance(answer.get(name), str) for name in ("pathSuffix", "owner"))
+        and all(isinstance(answer.get(name), int) for name in ("length", "modificationTime"))
+        and answer["length"] >= 0
+    )
+
+
+def _are_statuses(answer: Any) -> bool:
+    statuses = answer.get("FileStatus") if isinstance(answer, dict) else None
+    return isinstance(statuses, list) and all(map(_is_status, statuses))
 
 
 def _said(error: BaseException) -> str:
@@ -299,7 +332,7 @@ def ozone_acid_error(
     if error.name == "FileNotFoundException":
         is_directory = "NOT_A_FILE" in error.message
         return missing(f"{cannot}: {'it is a directory' if is_directory else 'there is no such file or directory'}")
-    if error.name in _DENIED or "PERMISSION_DENIED" in error.message:
+    if error.status == 403 or error.name in _DENIED or "PERMISSION_DENIED" in error.message:
         return permission_missing(cannot, error.message)
     if "QUOTA" in error.message.upper():
         return RetryError(f"{cannot}: the quota is used up ({error.message})")

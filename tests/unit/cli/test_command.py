@@ -180,7 +180,7 @@ WRONG = [
     (["major-compact", "--tabel", "a.b"], "No such option"),
     (["major-compact", "--location", "/t"], "give --write-ids, --write-ids-file or --all-committed"),
     (["minor-compact", "--warehouse", "/w", "--all-committed"], "--warehouse needs --table"),
-    (["initiator", "--location", "ofs://b/t", "--all-committed"], "Apache Ozone is not supported"),
+    (["initiator", "--location", "webhdfs://nn/t", "--all-committed"], "HDFS over HTTP is not supported"),
     (["cleaner", "--set", "x=1"], "Cannot set x: there is no such setting"),
     (["cleaner", "--orphans"], "--orphans needs"),
     (["--master", "yarn", "show"], "show needs no Spark: --master yarn means nothing before it"),
