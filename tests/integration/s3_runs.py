@@ -191,7 +191,7 @@ def _passing_each_completion() -> None:
 
 def readers_see(bucket: Bucket, location: str) -> dict[str, bytes]:
     """Every object that is not hidden, by a plain listing."""
-    prefix = bucket.key(location) + "/"
+    prefix = f"{bucket.key(location)}/".lstrip("/")  # of a bucket it is empty
     if isinstance(bucket, S3Bucket):
         found = bucket.client.list_objects_v2(Bucket=bucket.name, Prefix=prefix).get("Contents", [])
         keys = [item["Key"] for item in found]

@@ -165,6 +165,16 @@ def test_a_run_that_is_killed(bucket: S3Bucket, place: str, step: str, shape: Sh
     assert uploads_in_flight(bucket, place) == []
 
 
+def test_a_table_that_is_a_whole_bucket(s3_server: S3Server) -> None:
+    """What a dead run has recorded there is finished as everywhere."""
+    bucket = S3Bucket(s3_options(s3_server.new_bucket(), s3_server.properties()))
+    root = bucket.path("").rstrip("/")
+    made_place(bucket, root)
+    assert Child(lambda: publishing_run(bucket, root, TWO_FILES), kill=Point.RECORDED).wait() == -signal.SIGKILL
+    take_over(bucket, root)
+    assert published(readers_see(bucket, root), TWO_FILES)
+
+
 @pytest.mark.parametrize(("step", "shape", "cleaned"), SLEEPS)
 def test_a_run_that_slept(bucket: S3Bucket, place: str, step: str, shape: Shape, cleaned: bool) -> None:
     """Whatever the others have made of the place meanwhile, it changes nothing when it wakes."""

@@ -108,7 +108,8 @@ class StagingRecord:
 
 def key_of_place(staging: str) -> str:
     """Return how the key of everything begins that lies in the place of a staging directory, given by its URI."""
-    return staging.partition("://")[2].partition("/")[2].rpartition("/")[0] + "/"
+    place = staging.partition("://")[2].partition("/")[2].rpartition("/")[0]
+    return f"{place}/" if place else ""  # the place is the bucket
 
 
 def read_staging_record(bucket: Bucket, staging: str) -> StagingRecord | None:
