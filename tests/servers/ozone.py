@@ -111,6 +111,11 @@ class Ozone(Startable):
                 "ozone.server.default.replication": "1",
                 "ozone.replication": "1",
                 "ozone.om.s3.grpc.server_enabled": "false",  # it would have a port that is always the same
+                # else it takes no file unless 6 GB are free, of a disk in memory, too
+                "ozone.scm.container.size": "64MB",
+                "ozone.scm.block.size": "16MB",
+                "ozone.scm.datanode.ratis.volume.free-space.min": "1MB",
+                "hdds.datanode.volume.min.free.space": "1MB",
             },
         )
         (servers / "log4j.properties").write_text(_LOG)
