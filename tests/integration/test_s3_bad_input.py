@@ -226,7 +226,7 @@ UNCLEAR_OUTCOME = "Cannot tell whether base_0000004 in"
 @pytest.mark.parametrize(
     ("fault", "status", "state", "because"),
     [
-        pytest.param(when(WRITES, DENIED), 1, "failed", "Cannot write .*probe.tmp: the permission", id="denied"),
+        pytest.param(when(WRITES, DENIED), 1, "failed", "Cannot write .*_acidlib_probe.*: the permission", id="denied"),
         pytest.param(
             when("^POST .*[?]uploads", DENIED, skip=2), 1, "failed", "the right to write .s3:PutObject", id="uploads"
         ),
@@ -294,7 +294,7 @@ def test_a_bad_day_that_is_survived(
 @pytest.mark.parametrize(
     ("what", "because"),
     [
-        ("conditions", "it makes an object that is there already (If-None-Match)"),
+        ("conditions", "it makes an object that is there already"),
         ("aborts", "it completes an upload that was aborted"),
     ],
 )
@@ -308,7 +308,7 @@ def test_a_bucket_that_does_not_keep_its_word(
             ran = jobs(job, "--location", str(table), *ALL)
             assert (ran.status, ran.states) == (0, ["refused"])
             assert because in clear(ran.told)
-            assert f"Cannot publish to the bucket {table.authority} at {door.endpoint}: " in ran.told
+            assert f"Cannot publish to {table}: " in ran.told
     assert objects(s3_server, table) == seen
     for upload in in_flight(s3_server, table):  # by what ignored our aborts
         s3_server.client().abort_multipart_upload(Bucket=table.authority, Key=upload[0], UploadId=upload[1])
