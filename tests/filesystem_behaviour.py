@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import ClassVar
 
 import pytest
+from long_runs import amount
 
 from acidlib.datafiles import DataFiles
 from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError
@@ -335,7 +336,7 @@ class DataFilesBehaviour:
         assert source.read(0, 0) == b""
         source.close()
 
-    @pytest.mark.parametrize("size", [0, 1, 1 << 22, (1 << 22) + 1, 3 * (1 << 22), 20_000_000])
+    @pytest.mark.parametrize("size", [0, 1, 1 << 22, (1 << 22) + 1, *amount([], long=[3 * (1 << 22)]), 20_000_000])
     def test_ranges_are_copied(self, data: DataFiles, fs: FileSystem, place: str, size: int) -> None:
         contents = bytes(range(251)) * 80_000
         fs.create(f"{place}/from", contents)

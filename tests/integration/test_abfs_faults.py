@@ -431,6 +431,13 @@ def table(abfs: AbfsStub, abfs_container: str, tmp_path: Path) -> Location:
     return uploaded(abfs, fixture("hive3/a_crud", tmp_path / "t"), "crud", container=abfs_container)
 
 
+@pytest.fixture
+def ticking(abfs: AbfsStub, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A probe need not wait until whole seconds have passed, as those of the races on the stub do."""
+    monkeypatch.setattr(abfs, "ticking", True)
+
+
+@pytest.mark.usefixtures("ticking")
 def test_nothing_is_published_without_a_probe(abfs: AbfsStub, jobs: Jobs, tmp_path: Path) -> None:
     unknown = uploaded(abfs, fixture("hive3/a_crud", tmp_path / "t"), "crud")
     before = abfs.asked.copy()
@@ -459,6 +466,7 @@ def test_a_record_of_another_user_is_not_obeyed(
     assert rows(abfs, table, tmp_path) == before
 
 
+@pytest.mark.usefixtures("ticking")
 @pytest.mark.parametrize("broken", amount([TRANSACTIONS], long=[TRANSACTIONS, NAMESPACE]))
 def test_an_account_that_breaks_a_promise_is_refused(
     abfs: AbfsStub, jobs: Jobs, tmp_path: Path, broken: str, monkeypatch: pytest.MonkeyPatch
@@ -488,7 +496,7 @@ def test_a_job_that_meets_faults_all_the_time(
     assert names(abfs, table) == ["base_0000004"]
 
 
-@pytest.mark.parametrize("at", amount([11, 19], long=range(30)))
+@pytest.mark.parametrize("at", amount([19], long=range(30)))
 def test_a_service_that_is_gone_in_the_middle(
     abfs: AbfsStub, table: Location, jobs: Jobs, tmp_path: Path, at: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -28,7 +28,7 @@ def each_table() -> pytest.MarkDecorator:
     tables = [*fixtures(), *fixtures(insert_only=True)]
     pairs = [(table, KINDS[number % 2]) for number, table in enumerate(tables)]
     # in a usual run some of them: a store knows names and bytes, and not what is in them
-    pairs = amount([*pairs[2::4], *pairs[-1:]], long=pairs)
+    pairs = amount([*pairs[2::8], *pairs[-1:]], long=pairs)
     return pytest.mark.parametrize(("table", "kind"), pairs, ids=[f"{table.name}-{kind}" for table, kind in pairs])
 
 

@@ -87,12 +87,12 @@ def opened(server: GcsServer, name: str, endpoint: str | None = None, **more: st
 
 
 # in a usual run some steps: who decides is in the room of buckets, which those of S3 try at each
-@pytest.mark.parametrize(("step", "shape"), amount(KILLED[::4], long=KILLED))
+@pytest.mark.parametrize(("step", "shape"), amount(KILLED[::6], long=KILLED))
 def test_a_run_that_is_killed(bucket: GcsBucket, place: str, step: str, shape: Shape) -> None:
     of_s3.test_a_run_that_is_killed(bucket, place, step, shape)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(("step", "shape", "cleaned"), amount(SLEEPS[::4], long=SLEEPS))
+@pytest.mark.parametrize(("step", "shape", "cleaned"), amount(SLEEPS[::6], long=SLEEPS))
 def test_a_run_that_slept(bucket: GcsBucket, place: str, step: str, shape: Shape, cleaned: bool) -> None:
     of_s3.test_a_run_that_slept(bucket, place, step, shape, cleaned)  # type: ignore[arg-type]
 
@@ -107,7 +107,7 @@ def test_an_answer_that_is_lost_at_any_request(
     with Relay(gcs_server.port) as relay:
         far = opened(gcs_server, bucket.name, relay.endpoint, http_max_retry=retries)
         outcomes = set()
-        for number in itertools.count():
+        for number in itertools.count(step=amount(4, long=1)):
             location = bucket.path(f"w/t/p=lost{next(_numbers)}")
             made_place(bucket, location)
             relay.lose, relay.skip = re.compile("^(PUT|POST|DELETE) "), number
@@ -127,7 +127,7 @@ def test_an_answer_that_is_lost_at_any_request(
             for name in left_staged(bucket, location):
                 Steps(bucket).remove_staging(f"{location}/{name}")
             assert uploads_in_flight(bucket, location) == []
-    assert relay.lost >= 15
+    assert relay.lost >= amount(4, long=15)
     assert outcomes == ({"fine", "failed"} if retries == "0" else {"fine"})
 
 

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 import pytest
 from filesystem_behaviour import ODD_NAMES, DataFilesBehaviour, FileSystemBehaviour, names, put
+from long_runs import LONG
 from servers.ozone import Ozone
 
 from acidlib.errors import ConflictError, RefusedError
@@ -90,5 +91,8 @@ class TestDataFiles(DataFilesBehaviour):
 def test_a_bucket_with_directories_keeps_all_promises(ozone: Ozone, place: str) -> None:
     stores = Stores(configuration=ozone.configuration)
     location = stores.locate(place)
-    tried = list(try_promises(stores.store(location), location, unique="u", note=print))
-    assert [promise.name for promise in tried if promise.state is not PromiseState.HOLDS] == ["synced bytes last"]
+    # in a usual run without the races, of which the suites here and of claims in turn have the like
+    tried = list(try_promises(stores.store(location), location, unique="u", only_quick=not LONG, note=print))
+    assert len(tried) >= 4
+    unproved = [promise.name for promise in tried if promise.state is not PromiseState.HOLDS]
+    assert unproved == (["synced bytes last"] if LONG else [])

@@ -13,11 +13,13 @@ from judges import merge
 from long_runs import amount
 from ozone_tables import ask, downloaded, names, uploaded
 from servers.ozone import Ozone
+from servers.process import listens
+from servers.s3_proxy import Relay
 
 from acidlib.points import KILL_AT, Point
 from acidlib.stores.renaming.ozone_client import HTTPFS
 from integration.children import Child
-from integration.harness import AROUND, Jobs, fixture, tree, visible
+from integration.harness import AROUND, Jobs, Ran, fixture, tree, visible
 
 pytestmark = pytest.mark.live
 
@@ -34,7 +36,7 @@ RUNS = {
     ),
     "two directories": (
         ("minor_compact", *TWO_RENAMES),
-        (Point.CHECKED, Point.RECORDED, Point.FIRST_RENAMED, Point.UNRECORDED),
+        amount((Point.FIRST_RENAMED,), long=(Point.CHECKED, Point.RECORDED, Point.FIRST_RENAMED, Point.UNRECORDED)),
         ["delete_delta_0000001_0000004", "delta_0000001_0000004"],
     ),
 }
@@ -128,17 +130,47 @@ def test_killed_while_it_compacts(
         assert seen() == before, point
 
 
-def test_a_gateway_that_is_away(ozone: Ozone, jobs: Jobs, tmp_path: Path, configured: tuple[str, ...]) -> None:
-    """The place fails with a line that names it and HttpFS; the next run does it."""
-    table = uploaded(ozone, fixture("hive3/a_crud", tmp_path / "t"))
-    ozone.http_fs.kill()
+@pytest.mark.parametrize(
+    "point", amount((Point.FIRST_RENAMED,), long=(Point.CLAIMED, Point.STAGED, Point.CHECKED, Point.FIRST_RENAMED))
+)
+def test_a_gateway_that_is_killed_in_the_middle(
+    ozone: Ozone, jobs: Jobs, tmp_path: Path, configured: tuple[str, ...], point: Point
+) -> None:
+    """The place fails with a line that names it and HttpFS, as does a run while it is away; a later one does it."""
+    local = fixture("hive3/a_crud", tmp_path / "t")
+    table = uploaded(ozone, local)
+    words = ("minor_compact", "--location", str(table), *ALL, *TWO_RENAMES, *configured)
+    gateway = ozone.http_fs.pid
+    assert gateway is not None
+
+    def kill(reached: object) -> None:
+        if reached == point:
+            os.killpg(gateway, signal.SIGKILL)
+            while listens(ozone.port):
+                time.sleep(0.01)
+
+    def run() -> Ran:
+        with pytest.MonkeyPatch.context() as patch:
+            for module in ("stores.renaming.store", "runs.compact"):
+                patch.setattr(f"acidlib.{module}.reach", kill)
+            return jobs(*words)
+
     try:
-        failed = jobs("major_compact", "--location", str(table), *ALL, *configured)
+        failed = Child(run, tmp_path / "answer").ran()
+        away = jobs(*words)
     finally:
+        ozone.http_fs.kill()
         ozone.start()
-    assert failed.status != 0
-    assert f"HttpFS of Ozone cannot be reached, or gave no answer (no connection to {ozone.url}" in failed.err
-    assert jobs.good("major_compact", "--location", str(table), *ALL, *configured).states == ["ready for cleaning"]
+    for ran in (failed, away):
+        assert ran.status == 1, ran
+        told = f"HttpFS of Ozone cannot be reached, or gave no answer (no connection to {ozone.url}"
+        assert [line for line in ran.err.splitlines() if str(table) in line and told in line], ran.err
+        assert "Traceback" not in ran.err
+    jobs.good(*words)
+    jobs.good("cleaner", *NOW, *configured)
+    assert names(ozone, table) == RUNS["two directories"][2]
+    after = merge.read(downloaded(ozone, table, tmp_path / "seen/t"), "", generation=3)
+    assert after == merge.read(local, "", generation=3)
 
 
 def test_a_name_that_somebody_takes_before(
@@ -163,3 +195,19 @@ def test_a_name_that_somebody_takes_before(
     assert ask(ozone, "GET", f"{table.path}/base_0000004", "LISTSTATUS").count(b"pathSuffix") == 0
     ask(ozone, "DELETE", f"{table.path}/base_0000004", "DELETE", recursive="true")
     assert merge.read(downloaded(ozone, table, tmp_path / "seen/t"), "", generation=3) == before
+
+
+def test_what_a_place_costs(ozone: Ozone, jobs: Jobs, tmp_path: Path) -> None:
+    """Requests for a place of five directories with one file each: a bucket of S3 takes 3, 74 and 46."""
+    table = uploaded(ozone, fixture("hive3/a_crud", tmp_path / "t"), "crud")
+    warehouse = ("--warehouse", str(table).rpartition("/")[0], *ALL)
+    with Relay(ozone.port) as relay:
+        configured = ("--set", f"{HTTPFS}={relay.endpoint}")
+        for most, words in (
+            (8, ("initiator", *warehouse)),
+            (123, ("major_compact", "--location", str(table), *ALL)),
+            (94, ("cleaner", "--location", str(table), *NOW)),
+        ):
+            relay.reset()
+            jobs.good(*words, *configured)
+            assert relay.requests.total() <= most, relay.requests

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from long_runs import amount
 from rename_stores import RenameStoreUnderTest
 from servers.ozone import Ozone
 from store_races import WAYS, StoreRaces, StoreUnderTest
@@ -15,7 +16,7 @@ pytestmark = [pytest.mark.live, pytest.mark.slow]
 @pytest.fixture
 def under(ozone: Ozone) -> StoreUnderTest:
     stores = Stores(configuration=ozone.configuration)
-    return RenameStoreUnderTest(stores, stores.locate(ozone.new_directory()), apart=len(WAYS))
+    return RenameStoreUnderTest(stores, stores.locate(ozone.new_directory()), apart=amount(3 * len(WAYS), long=4))
 
 
 class TestOzone(StoreRaces):
