@@ -2,9 +2,9 @@
 
 ``gcsemulator`` keeps conditions on writes, removals and compositions, and judges publication. It is not faithful in
 this: it answers a range with the whole object; a composition reads its sources without a lock, so that one that is
-removed meanwhile may still be composed; it makes any bucket that is written to; names that hold ``//`` or ``/compose``
-are not understood; a listing with a delimiter ends where a page of 1,000 objects has prefixes alone; it knows no
-namespaces, rights, retention or limits of writes.
+removed meanwhile may still be composed; a listing shows ``null`` for an object that is removed meanwhile; it makes any
+bucket that is written to; names that hold ``//`` or ``/compose`` are not understood; a listing with a delimiter ends
+where a page of 1,000 objects has prefixes alone; it knows no namespaces, rights, retention or limits of writes.
 ``fake-gcs-server`` is a second opinion on reads and listings: it honours creations and ranges, and ignores conditions
 on removals and compositions, so that no run may publish there.
 """
