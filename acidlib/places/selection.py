@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
 from acidlib.arguments import IF_EXISTS
-from acidlib.errors import MissingError
+from acidlib.errors import AcidError, MissingError
 from acidlib.location import Location
 from acidlib.model.tables import PartitionName, TableRef, matches
 from acidlib.places.place import Place
@@ -37,6 +37,11 @@ class Selection:
             return False
         name = ref.partition
         return not self.partitions or (name is not None and matches(PartitionName.parse(name), self.partitions))
+
+    def may_want_of(self, database: str) -> bool:
+        """Return whether --table may select a table of a database (in lower case) whose tables are not known."""
+        databases = [pattern.partition(".")[0] for pattern in self.tables]
+        return f"{database}.*" not in self.exclude and (not databases or _any_matches(databases, database))
 
     def names_table(self, full_name: str) -> bool:
         """Return whether --table has this very name, not only a glob that matches it."""
@@ -100,11 +105,16 @@ class CleanerOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassedOver:
-    """A selected place that the job leaves alone, and the reason; `is_refused`: no compaction of it is possible."""
+    """A selected place that the job leaves alone, and the reason.
+
+    is_refused  no compaction of it is possible
+    error       why its directory cannot be read: what lies there is not known. A database's has no name of a table
+    """
 
     place: Place
     reason: str
     is_refused: bool = False
+    error: AcidError | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 
@@ -16,7 +16,7 @@ from acidlib.model.requests import NO_FACTS, UNVERIFIED, CompactionRequest, Comp
 from acidlib.model.tables import TableRef, matches
 from acidlib.places.listing import list_places
 from acidlib.places.place import Interpretation, ListedPlace, Place, request_of, requested_place, stated_reader
-from acidlib.places.selection import CleanerOptions, Selected, Selection
+from acidlib.places.selection import CleanerOptions, PassedOver, Selected, Selection
 from acidlib.planning.clean import AgeRule, CleanPlan, plan_cleaning
 from acidlib.planning.inputs import Publication
 from acidlib.planning.stated_write_ids import StatedWriteIds
@@ -26,8 +26,8 @@ from acidlib.ports.holds import ClaimedPlace, Hold, finish_publications
 from acidlib.ports.sql import SqlHold, SqlRequests, note_failed_cleaning, retry_reason, with_figures
 from acidlib.queue.sql import SqlQueue
 from acidlib.stores.discover import (
-    Skipped,
     TableLocation,
+    database_at,
     discover_location,
     discover_warehouse,
     named_at,
@@ -48,7 +48,7 @@ def select_places(
     may_be_empty: bool = False,
     known: Collection[TableRef] = (),
 ) -> Selected:
-    """Return the places in path order, and notes about tables that were passed over.
+    """Return the places in path order, tables and databases that cannot be read, and notes about what is skipped.
 
     may_be_empty  the queue explains why the named location is empty
     known         tables and partitions that the queue knows: a missing one may have been dropped since
@@ -58,6 +58,7 @@ def select_places(
     named.
     """
     notes: list[str] = []
+    unread: list[PassedOver] = []
     each = partial(in_threads, seconds=step_seconds(services.settings))
     if selection.location is not None:
         try:
@@ -72,11 +73,17 @@ def select_places(
         if selection.warehouse is None:
             raise UsageError("Cannot choose tables: no directory is named in which to look for them")
         tables, skipped = discover_warehouse(services.fs(selection.warehouse), selection.warehouse, each=each)
-        notes += _skipped_notes(selection, selection.warehouse, skipped)
+        for location, why in skipped.items():
+            if isinstance(why, AcidError) and (ref := _unread_ref(selection, selection.warehouse, location)):
+                place = Place(ref=ref, location=location, interpretation=interpretation)
+                unread.append(PassedOver(place=place, reason=why.words, error=why))
+        reasons = {location: reason for location, reason in skipped.items() if isinstance(reason, str)}
+        notes += _skipped_notes(selection, selection.warehouse, reasons)
     chosen = [table for table in tables if selection.wants_table(table.ref)]
     there = [str(table.ref) for table in tables]
-    refs = [*(table.ref for table in chosen), *known]
-    notes += selection.missing_table_notes(refs, "no ACID table there", lambda _: there)
+    refs = [*(table.ref for table in chosen), *known, *(passed.place.ref for passed in unread)]
+    if all(passed.place.ref.table for passed in unread):  # else a table may lie in a database that cannot be read
+        notes += selection.missing_table_notes(refs, "no ACID table there", lambda _: there)
     places = [
         Place(
             ref=table.ref._replace(partition=None if name is None else name.path),
@@ -89,10 +96,18 @@ def select_places(
     ]
     if selection.partitions and chosen and not (places or known):
         notes.append(selection.missing_partitions_note([table.ref for table in chosen]))
-    return Selected(places=tuple(places), notes=tuple(notes))
+    return Selected(places=tuple(places), passed_over=tuple(unread), notes=tuple(notes))
 
 
-def _skipped_notes(selection: Selection, warehouse: Location, skipped: Skipped) -> Iterator[str]:
+def _unread_ref(selection: Selection, warehouse: Location, location: Location) -> TableRef | None:
+    """Return the names of a table, or of a database alone, that cannot be read; None for one that is not selected."""
+    if location.parent == warehouse and (database := database_at(location)) is not None:
+        return TableRef(database, "") if selection.may_want_of(database) else None
+    ref = named_at(location)
+    return ref if selection.wants_table(ref) else None
+
+
+def _skipped_notes(selection: Selection, warehouse: Location, skipped: Mapping[Location, str]) -> Iterator[str]:
     """Yield notes on skipped directories, for each table on a few of those in it.
 
     Any user who may write to a table can make any number of them in it, of any name. Raises RefusedError where a

@@ -88,6 +88,8 @@ def run_initiator(
 
 def _left_alone(passed: PassedOver) -> InitiatorResult:
     outcome = Outcome.REFUSED if passed.is_refused else Outcome.LEFT_ALONE
+    if passed.error is not None:
+        outcome = Outcome.FAILED
     return _result(passed.place, reason=passed.reason, outcome=outcome)
 
 

@@ -92,4 +92,11 @@ def run_orphans(
         elif answer is not None:
             tell(answer)
     services.progress.finish()
-    return [*selected.notes, *(f"{passed.place.ref}: {passed.reason}" for passed in selected.passed_over)]
+    for passed in selected.passed_over:
+        if passed.error is not None:
+            unread = CleaningResult(
+                **passed.place.ref._asdict(), location=str(passed.place.location), state=Outcome.FAILED
+            )
+            tell(ended_by(passed.error, unread))
+    left = (f"{passed.place.ref}: {passed.reason}" for passed in selected.passed_over if passed.error is None)
+    return [*selected.notes, *left]

@@ -244,7 +244,8 @@ class RunQueue:
         if not run.dry_run:
             signs.require_list_per_table()
         for passed in selected.passed_over:
-            self._report(Outcome.SKIPPED, passed.place, passed.reason)
+            outcome = Outcome.SKIPPED if passed.error is None else outcome_of(passed.error)
+            self._report(outcome, passed.place, passed.reason)
         for candidate in self._candidates(selected.places, signs, {}):
             listed = candidate.listed
             if isinstance(listed, Unlisted):

@@ -51,7 +51,14 @@ from acidlib.runs.plan import Tails, prove_full_acid, schema_file, with_logical_
 from acidlib.scan.read import read_splits, read_stream, read_table
 from acidlib.scan.splits import Scan, Split, packed, place_splits
 from acidlib.scan.wanted import Wanted, may_match, scan_of, unreadable_reason, wanted_partitions
-from acidlib.stores.discover import Each, TableLocation, discover_location, discover_warehouse, named_at
+from acidlib.stores.discover import (
+    Each,
+    TableLocation,
+    database_at,
+    discover_location,
+    discover_warehouse,
+    named_at,
+)
 from acidlib.stores.listing import list_location
 from acidlib.stores.store import STAGING_PREFIX
 from acidlib.stores.stores import Stores
@@ -350,7 +357,9 @@ def location_in(environment: Environment, stores: Stores, warehouse: Location, r
             return table.location
     for location, reason in skipped.items():
         if named_at(location) == ref:
-            raise RefusedError(f"Cannot read {ref}: {reason}")
+            raise RefusedError(f"Cannot read {ref}: {reason.words if isinstance(reason, AcidError) else reason}")
+        if isinstance(reason, AcidError) and location.parent == warehouse and database_at(location) == ref.database:
+            raise reason
     meant = did_you_mean(str(ref), [str(table.ref) for table in tables])
     raise MissingError(f"Cannot read {ref}: no ACID table in {warehouse} has such a name{meant}")
 

@@ -75,8 +75,9 @@ def read_status(
         findings = list(_findings_of_queue(queued))
         places: list[Place] = []
         notes: list[str] = []
+        unread: list[Unlisted] = []
         if most_places:
-            places, notes, refused = _places(services, queued, selection, interpretation, requests)
+            places, notes, refused, unread = _places(services, queued, selection, interpretation, requests)
             findings += refused
     working = [row for row in requests if row.state is State.WORKING]
     # a request of a person tells nothing of initiators, and this engine's own version nothing of Hive's workers
@@ -97,8 +98,8 @@ def read_status(
             if stated.single is not None
         },
         uncleaned=uncleaned,
-        places=tuple(_list(services, places, requests, most_places)) if most_places else None,
-        known_places=len(places) if most_places else None,
+        places=tuple(_list(services, places, unread, requests, most_places)) if most_places else None,
+        known_places=len(places) + len(unread) if most_places else None,
         findings=tuple(findings),
         by_location=hms is None,
         calls=queued.calls,
@@ -219,10 +220,11 @@ def _places(
     selection: Selection,
     interpretation: Interpretation,
     requests: Iterable[CompactionRequest],
-) -> tuple[list[Place], list[str], list[Finding]]:
+) -> tuple[list[Place], list[str], list[Finding], list[Unlisted]]:
     """Return the selected places, notes, and a finding for each ACID table or partition that cannot be compacted.
 
-    Without a metastore the places are those below a directory, and those that the queue knows.
+    Without a metastore the places are those below a directory, and those that the queue knows; last come tables and
+    databases there that cannot be read.
     """
     in_queue = {row.ref for row in requests}
     if queued.hms is not None:
@@ -235,8 +237,8 @@ def _places(
             if passed.is_refused and (facts := passed.place.facts) is not None
             if wrong_kind_reason(facts.table, insert_only_enabled=insert_only) is None
         ]
-        return list(selected.places), notes, refused
-    notes, stated = [], interpretation
+        return list(selected.places), notes, refused, []
+    notes, unread, stated = [], list[Unlisted](), interpretation
     if interpretation.write_ids is None:
         stated = _ALL
         notes.append("committed write ids are not stated: the figures of places take everything as committed")
@@ -245,6 +247,11 @@ def _places(
         selected = select_places(services, selection, stated, may_be_empty=True, known=in_queue)
         places = {place.location: place for place in selected.places}
         notes = [*selected.notes, *notes]
+        unread = [
+            Unlisted(place=passed.place, error=passed.error)
+            for passed in selected.passed_over
+            if passed.error is not None
+        ]
     else:
         there = [str(ref.whole_table) for ref in in_queue]
         notes += selection.missing_table_notes(in_queue, "no request of this queue", lambda _: there)
@@ -255,16 +262,17 @@ def _places(
             continue  # another finding tells that it is not understood
         read = replace(place.interpretation, write_ids=stated.write_ids, visibility_txn=None)
         places.setdefault(place.location, replace(place, interpretation=read))
-    return list(places.values()), notes, []
+    return list(places.values()), notes, [], [place for place in unread if place.place.location not in places]
 
 
 def _list(
     services: Services,
     places: Sequence[Place],
+    unread: Iterable[Unlisted],
     requests: Iterable[CompactionRequest],
     most_places: int,
 ) -> Iterator[ListedFigures]:
-    """List at most so many places, those of requests first, and yield their figures."""
+    """List at most so many places, those of requests first, and yield their figures, then those that are not read."""
     states: dict[TableRef, set[State]] = {}
     for row in requests:
         states.setdefault(row.ref, set()).add(row.state)
@@ -288,10 +296,12 @@ def _list(
         answers = in_threads(figures, outcomes, seconds=step_seconds(services.settings))
         for outcome, place in zip(outcomes, answers, strict=True):
             if isinstance(place, AcidError):
-                unread = Unlisted(place=outcome.place, error=place)
-                yield _with_problem(unread, _kind_of_problem(services, unread))
+                failed = Unlisted(place=outcome.place, error=place)
+                yield _with_problem(failed, _kind_of_problem(services, failed))
             elif place is not None:
                 yield place
+    for unlisted in unread:
+        yield _with_problem(unlisted, _kind_of_problem(services, unlisted))
 
 
 def _with_problem(unlisted: Unlisted, kind: FindingKind) -> ListedFigures:

@@ -42,8 +42,8 @@ class TableLocation:
     partitions: tuple[tuple[PartitionName | None, Location], ...]
 
 
-Skipped = dict[Location, str]
-"""Directories that hold no table of Hive's or cannot be read, with the reasons."""
+Skipped = dict[Location, str | AcidError]
+"""Directories that hold no table of Hive's, with the reasons, or that cannot be read, with the errors."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,8 +86,8 @@ def discover_warehouse(
 ) -> tuple[tuple[TableLocation, ...], Skipped]:
     """Return the tables of `<root>/<database>.db/<table>` and `<root>/<table>` (of the database `default`).
 
-    A directory that cannot be listed is skipped with its reason, so that it does not hide the others. Raises
-    `RefusedError` when the root itself is not a directory, or is a table.
+    A directory that cannot be listed is skipped with its error, so that it does not hide the others; one that is gone
+    by now is passed over with a reason. Raises `RefusedError` when the root itself is not a directory, or is a table.
     """
     discovery = _Discovery(fs, each)
     skipped = discovery.skipped
@@ -98,7 +98,7 @@ def discover_warehouse(
     skipped |= dict.fromkeys(parts, _PART)
     databases = [path for path in top if path not in skipped and path.name.lower().endswith(_DATABASE_SUFFIX)]
     below = discovery.subdirectories(databases)
-    skipped |= {path: error.words for path, error in below.items() if isinstance(error, AcidError)}
+    skipped |= {path: _unless_gone(error) for path, error in below.items() if isinstance(error, AcidError)}
     candidates: list[Location] = []
     for path in top:
         inside = below.get(path, [path])
@@ -113,7 +113,7 @@ def discover_warehouse(
         except _NoTable as reason:
             skipped[path] = said(str(reason))
         except Exception as error:
-            skipped[path] = known_error(error, f"read {path}").words
+            skipped[path] = _unless_gone(known_error(error, f"read {path}"))
     part = next((location for location, reason in skipped.items() if reason == _PART), None)
     if part is not None and not tables:
         raise RefusedError(f"Cannot look for tables in {root}: {part}: {_PART}; {LOCATION} names a table")
@@ -170,6 +170,11 @@ def discover_location(
         table = table.parent
     name = PartitionName.parse("/".join(values)) if values else None
     return TableLocation(ref=_named(table), location=table, partitions=((name, location),))
+
+
+def _unless_gone(error: AcidError) -> str | AcidError:
+    """Return an error, or the reason where a directory that was there is not any more: it was dropped."""
+    return error.words if isinstance(error, MissingError) else error
 
 
 class _NoTable(Exception):  # noqa: N818 - the reason why a directory is no table, for its caller
@@ -308,6 +313,12 @@ def table_above(warehouse: Location, path: Location) -> Location:
     return warehouse.child("/".join(parts[: 1 + is_in_database]))
 
 
+def database_at(path: Location) -> str | None:
+    """Return the name of the database whose directory a path names; None for any other path."""
+    name = path.name.lower()
+    return (name.removesuffix(_DATABASE_SUFFIX) or DEFAULT_DATABASE) if name.endswith(_DATABASE_SUFFIX) else None
+
+
 def named_at(path: Location) -> TableRef:
     """Return the names of the table or partition at a path, by the path alone."""
     values = list(takewhile(is_partition_directory, reversed(path.path.split("/"))))[::-1]
@@ -317,7 +328,6 @@ def named_at(path: Location) -> TableRef:
 
 
 def _named(path: Location) -> TableRef:
-    name, above = path.name, path.parent.name.lower()
+    name = path.name
     soft = _SOFT_DELETE_SUFFIX.fullmatch(name)
-    database = above.removesuffix(_DATABASE_SUFFIX) if above.endswith(_DATABASE_SUFFIX) else DEFAULT_DATABASE
-    return TableRef(database or DEFAULT_DATABASE, (soft.group(1) if soft else name).lower())
+    return TableRef(database_at(path.parent) or DEFAULT_DATABASE, (soft.group(1) if soft else name).lower())

@@ -21,9 +21,10 @@ from acidlib.runs import compact
 from acidlib.runs.environment import QUEUE_IN_A_FILE
 from acidlib.stores.renaming.store import RenameStage, RenameStore
 from integration.children import without_rights
-from integration.harness import AROUND, COMMANDS, IN_PROCESS, Jobs, added, fixture, names, tree
+from integration.harness import AROUND, COMMANDS, IN_PROCESS, Jobs, Ran, added, fixture, names, tree
 
-NAMED = ("--all-committed", "--location")
+ALL = "--all-committed"
+NAMED = (ALL, "--location")
 
 
 @pytest.fixture
@@ -492,6 +493,38 @@ def test_unreadable_paths(jobs: Jobs, tmp_path: Path, crud: Path, where: str) ->
     assert "unexpected" not in ran.told
     (crud / where).chmod(before[where][1] & 0o7777)
     assert {name: facts[0] for name, facts in tree(crud).items()} == {name: facts[0] for name, facts in before.items()}
+
+
+@pytest.mark.parametrize(
+    ("where", "named"), [("db.db/shut", "db.shut"), ("db.db/part", "db.part"), ("shut.db", "shut")]
+)
+def test_what_cannot_be_read_in_a_warehouse_is_no_empty_set(jobs: Jobs, tmp_path: Path, where: str, named: str) -> None:
+    """A job ends as it does for a partition that cannot be read, and the other tables are looked at."""
+    warehouse = tmp_path / "warehouse"
+    fixture("hive3/a_crud", warehouse / "db.db/open")
+    shut = warehouse / where
+    fixture("hive3/a_crud", shut / "dt=1" if where.endswith("part") else shut)
+    decide, plan = ("initiator", ALL, "--dry-run"), ("major_compact", ALL, "--dry-run", "--table", "*")
+    for job, *options in (("status", ALL), decide, plan, ("cleaner", "--orphans")):
+        jobs(
+            job, "--warehouse", warehouse, *options
+        )  # loads what another user may not be allowed to read of the interpreter's files
+    (shut / "dt=1" if where.endswith("part") else shut).chmod(0)
+
+    def run(job: str, *options: str | Path) -> Ran:
+        return without_rights(tmp_path, lambda: jobs(job, "--warehouse", warehouse, *options))
+
+    status = run("status", ALL)
+    (finding,) = (one for one in status.document["findings"] if one["level"] == "error")
+    assert ".".join(filter(None, (finding["database"], finding["table"]))) == named
+    assert (status.status, finding["trouble"], "permission" in finding["reason"]) == (5, "not readable", True)
+    assert "open" in {one["table"] for one in status.document["tables"]}
+    for chosen in ((), ("--table", f"{named}*")):
+        initiated = run(*decide, *chosen)
+        assert (initiated.status, initiated.document["totals"]["failed"]) == (3, 1)
+    assert run(*decide, "--table", "db.open", "--exclude", "shut.*").status == 0
+    assert run(*plan).status == 3
+    assert run("cleaner", "--orphans").status == 3
 
 
 @pytest.mark.parametrize("allowed", [0, 400, 2000])

@@ -162,10 +162,12 @@ def test_of_tables_the_others_are_found(jobs: Jobs, table: Path, monkeypatch: py
     fixture("hive3/a_crud", table.parent / "a_crud")
     monkeypatch.setattr("integration.test_hanging.BAD", "b_part")
     hang_at(monkeypatch, "stores.discover:_content", pipe)
-    ran = jobs.good("initiator", "--warehouse", table.parent.parent, *RUN, "--yes", *BRIEF)
-    assert [entry["table"] for entry in ran.document["decisions"]] == ["a_crud"]
-    (note,) = (note for note in ran.document["notes"] if "b_part is skipped" in note)
-    assert "there has been no answer for" in note
+    ran = jobs("initiator", "--warehouse", table.parent.parent, *RUN, "--yes", *BRIEF)
+    assert ran.status == 3
+    told = {entry["table"]: entry for entry in ran.document["decisions"]}
+    assert told.keys() == {"a_crud", "b_part"}
+    assert told["b_part"]["outcome"] == "failed"
+    assert "there has been no answer for" in told["b_part"]["reason"]
 
 
 STUCK = """

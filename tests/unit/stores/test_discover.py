@@ -165,7 +165,8 @@ def test_a_pipe_or_an_odd_name_hides_no_table_beside_it(tmp_path: Path) -> None:
         os.mkdir(os.fsencode(folder) + b"/odd\xff")  # noqa: PTH102 - a name that is not UTF-8
     tables, skipped = discover_warehouse(FS, at(tmp_path))
     assert sorted(str(table.ref) for table in tables) == ["db.u", "default.t"]
-    assert sorted(skipped.values()) == ["it is neither a file nor a directory"] * 2 + ["that name is not UTF-8"] * 2
+    odd = ["it is neither a file nor a directory", "that name is not UTF-8"]
+    assert sorted(map(str, skipped.values())) == [reason for reason in odd for _ in range(2)]
 
 
 def test_partitions_are_looked_for_as_far_as_a_place_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,4 +178,4 @@ def test_partitions_are_looked_for_as_far_as_a_place_goes(tmp_path: Path, monkey
     tables, skipped = discover_warehouse(FS, at(tmp_path))
     assert [table.ref.table for table in tables] == ["other"]
     (reason,) = (reason for location, reason in skipped.items() if location.name == "his")
-    assert "more than 8 files and directories lie there" in reason
+    assert "more than 8 files and directories lie there" in str(reason)
