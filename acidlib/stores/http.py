@@ -7,6 +7,7 @@ than the one that is named.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import random
 import re
@@ -30,6 +31,8 @@ from urllib3.exceptions import (
     ReadTimeoutError,
     SSLError,
 )
+
+from acidlib.masking import masked
 
 _CONNECTIONS, _SERVERS = 32, 16
 _FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS, _PATIENCE_SECONDS = 0.1, 8.0, 1.0
@@ -82,6 +85,15 @@ class HttpAnswer:
         """What an error says, in one line."""
         return next(iter(str(self.error.get("message", "")).splitlines()), "")
 
+
+def _mask(record: logging.LogRecord) -> bool:
+    """Mask the secrets in what urllib3 notes of each request: a token may be among the parameters of the address."""
+    if isinstance(record.args, tuple):
+        record.args = tuple(masked(value) if isinstance(value, str) else value for value in record.args)
+    return True
+
+
+logging.getLogger("urllib3.connectionpool").addFilter(_mask)
 
 AnyAnswer = TypeVar("AnyAnswer", bound=HttpAnswer)
 

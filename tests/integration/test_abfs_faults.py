@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import signal
 import time
@@ -278,6 +279,11 @@ def test_a_new_directory_cannot_be_exchanged_before_it_has_its_name(
             RetryError,
             "no Azure Data Lake Storage answered",
         ),
+        (
+            Answer(status=404, body=b"<html>", headers={"x-ms-request-id": ""}),
+            RetryError,
+            "no Azure Data Lake Storage answered with 404",
+        ),
         (Answer(status=302, headers={"Location": "http://127.0.0.1:1/"}), RetryError, "answered 302"),
         ("before", RetryError, "cannot be reached, or went away"),
     ],
@@ -292,6 +298,56 @@ def test_what_the_service_says_is_told(
         files.list_directory(f"{uri}/")
     assert text in str(told.value)
     assert "Cannot list abfss://" in str(told.value)
+
+
+def test_a_proxy_that_knows_no_such_page_does_not_say_that_a_file_is_gone(
+    abfs: AbfsStub, uri: str, fs: AbfsFileSystem, place: str
+) -> None:
+    files = AbfsFileSystem(connected(abfs, uri, **{"fs.azure.io.retry.max.retries": "1"}))
+    assert files.exists(place)
+    missing = Answer(status=404, body=b"<html>", headers={"x-ms-request-id": ""})
+    with abfs.at_fault(first("getStatus", missing, times=2)), pytest.raises(RetryError, match="answered with 404"):
+        files.exists(place)
+    with abfs.at_fault(first("rename", missing, times=2)), pytest.raises(UnknownOutcomeError):
+        files.rename_noreplace(place, f"{uri}/moved")
+    assert files.exists(place)
+
+
+@pytest.mark.parametrize("token", ["the same", "another"])
+def test_a_listing_without_an_end_is_told(
+    abfs: AbfsStub, fs: AbfsFileSystem, place: str, token: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("acidlib.stores.renaming.abfs._MAX_EMPTY_PAGES", 3)
+    pages: list[Request] = []
+
+    def endless(request: Request) -> Answer | None:
+        if request.name != "list":
+            return None
+        pages.append(request)
+        said = token if token == "the same" else str(len(pages))
+        return Answer(status=200, body=b'{"paths": []}', headers={"x-ms-continuation": said})
+
+    fs.make_directory(f"{place}/d")
+    for look in (lambda: fs.list_directory(place), lambda: fs.inherit(f"{place}/d", place)):
+        pages.clear()
+        with abfs.at_fault(endless), pytest.raises(RetryError, match="the listing has no end"):
+            look()
+        assert len(pages) == (2 if token == "the same" else 4)
+
+
+def test_a_listing_of_too_many_is_given_up_on_its_way(
+    abfs: AbfsStub, fs: AbfsFileSystem, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("acidlib.stores.filesystem.MAX_ENTRIES", 3)
+    fs.make_directory(f"{place}/d")
+    for number in range(6):
+        fs.create(f"{place}/d/{number}", b"")
+    monkeypatch.setattr(abfs, "page", 1)
+    for look in (lambda: fs.list_directory(f"{place}/d"), lambda: fs.inherit(f"{place}/d", place)):
+        before = abfs.counts["list"]
+        with pytest.raises(RefusedError, match="more than 3 files"):
+            look()
+        assert abfs.counts["list"] - before <= 4
 
 
 def test_a_service_that_is_busy_for_a_while_is_asked_again(abfs: AbfsStub, fs: AbfsFileSystem, place: str) -> None:
@@ -364,9 +420,13 @@ def test_a_wrong_key_is_told_and_not_shown(abfs: AbfsStub, uri: str) -> None:
     assert wrong not in str(told.value)
 
 
-def test_a_token_of_shared_access(abfs: AbfsStub, uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_token_of_shared_access(
+    abfs: AbfsStub, uri: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, "urllib3")
     monkeypatch.setattr(abfs, "sas", "sv=2024-11-04&sp=rwdlm&sig=secret%2Bsignature%3D")
-    options = container_options(uri.removeprefix("abfss://"), {"fs.azure.sas.fixed.token": f"?{abfs.sas}"})
+    given = {f"fs.azure.sas.fixed.token.{abfs.authority}": f"?{abfs.sas}"}
+    options = container_options(uri.removeprefix("abfss://"), given)
     assert options.log_in is LogIn.SAS
     # the stub has no TLS, without which no token is sent but here
     container = Container(replace(options, is_secure=False))
@@ -378,6 +438,8 @@ def test_a_token_of_shared_access(abfs: AbfsStub, uri: str, monkeypatch: pytest.
     with pytest.raises(RetryError, match="did not take the SAS token") as told:
         fs.list_directory(uri)
     assert "secret" not in str(told.value)
+    assert "sig=***" in caplog.text
+    assert "secret" not in caplog.text
 
 
 def test_tokens_by_a_managed_identity_over_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -388,7 +450,7 @@ def test_tokens_by_a_managed_identity_over_tls(tmp_path: Path, monkeypatch: pyte
         uri = stub.new_container()
         stub.tokens["a-token"] = "11111111-2222-3333-4444-555555555555"
         properties = {
-            "fs.azure.account.auth.type": "OAuth",
+            f"fs.azure.account.auth.type.{stub.authority}": "OAuth",
             "fs.azure.account.oauth.provider.type": "org.apache.hadoop.fs.azurebfs.oauth2.MsiTokenProvider",
         }
         fs = AbfsFileSystem(Container(container_options(uri.removeprefix("abfss://"), properties)))

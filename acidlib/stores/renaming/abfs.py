@@ -52,6 +52,8 @@ _NEAR = 64 << 10
 _KEPT = 4
 _LISTED = "5000"
 """Paths in one answer to a list, the most that the service gives."""
+_MAX_EMPTY_PAGES = 1000
+"""Answers to a list that have no paths, and name a next one."""
 
 
 class AbfsSource:
@@ -378,7 +380,7 @@ class AbfsFileSystem(RenameFileSystem):
                 items.append((str(item["name"]), status))
                 if status.is_directory:
                     waiting.append(f"{above}/{str(item['name']).rpartition('/')[2]}")
-            require_few(path, len(items))
+                require_few(path, len(items))
         for inside, status in items:
             if self._is_ours(status.owner):
                 self._inherit(inside, status, wanted, owner=owner)
@@ -485,15 +487,20 @@ class AbfsFileSystem(RenameFileSystem):
         """Yield the entries of a directory as the service gives them, page by page; `_AbsentError` without one."""
         self._container.require_namespace()
         query = {"resource": "filesystem", "directory": inside, "recursive": "false", "maxResults": _LISTED}
+        empty = 0
         while True:
             with self._container.raising("list", path, missing=_AbsentError):
                 answer = self._container.ask("GET", "", query)
             try:
-                yield from json.loads(answer.body)["paths"]
+                paths = json.loads(answer.body)["paths"]
+                yield from paths
             except (KeyError, TypeError, ValueError) as error:
                 raise _strange(path, error) from error
             if not (token := answer.headers.get("x-ms-continuation", "")):
                 return
+            empty += not paths
+            if empty > _MAX_EMPTY_PAGES or token == query.get("continuation"):
+                raise RetryError(f"Cannot list {path}: the listing has no end")
             query["continuation"] = token
 
     def _is_ours(self, owner: str) -> bool:

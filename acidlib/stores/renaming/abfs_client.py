@@ -4,6 +4,9 @@ The properties of Hadoop's ABFS driver say how an account is reached (hadoop-azu
 property of one account, `fs.azure.NAME.HOST`, wins over `fs.azure.NAME`. A property that changes how files are read or
 written, and is not known here, is refused by its name.
 
+Who may write to a table may name any host as the place of a partition. So a host that is not of Azure gets a credential
+only where a property names both.
+
 The requests are those of Microsoft's pages "Path - Create", "Path - Update", "Path - List", "Path - Delete" and "Path -
 Get Properties", sent one by one: Microsoft's own client repeats a rename whose answer is lost by itself, and its
 second answer, that the source is gone, then looks like another run's work. Here each request that changes something
@@ -66,6 +69,8 @@ _PROVIDERS_PATH = "hadoop.security.credential.provider.path"
 _VERSION = "2024-11-04"
 """Of the service: the first that keeps transaction ids (HADOOP-19450)."""
 _SCOPE = "https://storage.azure.com/.default"
+_OF_AZURE = (".dfs.core.windows.net", ".dfs.core.chinacloudapi.cn", ".dfs.core.usgovcloudapi.net")
+"""How the hosts of accounts end in Azure's clouds: `StorageEndpointSuffix` of Microsoft's `Get-AzEnvironment`."""
 _TRIES = 6
 
 
@@ -94,6 +99,8 @@ _REFUSED = (
 )
 _STORED = ("account.key", "account.oauth2.client.secret", "sas.fixed.token")
 """Properties that are looked up in Hadoop's credential providers."""
+_GIVEN = {LogIn.KEY: "account.key", LogIn.SAS: "sas.fixed.token", LogIn.SECRET: "account.oauth2.client.secret"}
+"""The properties that hold a credential."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,6 +158,7 @@ def container_options(authority: str, properties: Mapping[str, str]) -> Containe
     if own.text("account.hns.enabled") and not own.flag("account.hns.enabled", default=True):
         raise own.refused("account.hns.enabled", "is false: without the hierarchical namespace nothing can be renamed")
     log_in = _log_in(own)
+    own.require_trusted(log_in)
     is_secure = own.flag("always.use.https", default=True)
     if not is_secure and log_in is not LogIn.KEY:
         raise own.refused("always.use.https", "is false: tokens are sent by TLS only")
@@ -220,6 +228,16 @@ class _AccountProperties:
             raise self.refused("account.key", "is not in base 64, as the keys of accounts are") from None
         return text
 
+    def require_trusted(self, log_in: LogIn) -> None:
+        """Raise RefusedError for a host that is not of Azure, unless a property gives it this way to log in."""
+        host = self._host.partition(":")[0].lower()
+        own = f"{PREFIX}{_GIVEN.get(log_in, 'account.auth.type')}.{self._host}"
+        if not host.endswith(_OF_AZURE) and not self._properties.get(own, "").strip():
+            raise RefusedError(
+                f"Cannot use the account {self._host}: it is not of Azure ({', '.join(_OF_AZURE)}), and nothing that "
+                f"shows who asks is sent elsewhere without {own}"
+            )
+
     def flag(self, name: str, *, default: bool) -> bool:
         text = self.text(name)
         try:
@@ -248,12 +266,11 @@ class _AccountProperties:
 def _log_in(own: _AccountProperties) -> LogIn:
     """Return how to log in: as `fs.azure.account.auth.type` says, else by what is given."""
     kind = own.text("account.auth.type")
-    given = {LogIn.KEY: "account.key", LogIn.SAS: "sas.fixed.token", LogIn.SECRET: "account.oauth2.client.secret"}
     if not kind:
-        return next((log_in for log_in, name in given.items() if own.text(name)), LogIn.CHAIN)
+        return next((log_in for log_in, name in _GIVEN.items() if own.text(name)), LogIn.CHAIN)
     provider = own.text("account.oauth.provider.type")
     if kind.lower() == "oauth" and not provider:
-        return LogIn.SECRET if own.text(given[LogIn.SECRET]) else LogIn.CHAIN
+        return LogIn.SECRET if own.text(_GIVEN[LogIn.SECRET]) else LogIn.CHAIN
     if kind.lower() == "oauth":
         log_in = _OAUTH.get(re.split(r"[.$]", provider)[-1])
         if log_in is None:
@@ -262,8 +279,8 @@ def _log_in(own: _AccountProperties) -> LogIn:
         log_in = {"sharedkey": LogIn.KEY, "sas": LogIn.SAS}.get(kind.lower())
         if log_in is None:
             raise own.refused("account.auth.type", f"is {kind}, which is not supported")
-    if log_in in given and not own.text(given[log_in]):
-        raise own.refused(given[log_in], f"is not given, which {own.key('account.auth.type')} = {kind} asks for")
+    if log_in in _GIVEN and not own.text(_GIVEN[log_in]):
+        raise own.refused(_GIVEN[log_in], f"is not given, which {own.key('account.auth.type')} = {kind} asks for")
     return log_in
 
 
@@ -604,14 +621,14 @@ class Container:
             connect_seconds=options.connect_seconds,
             answer_seconds=options.answer_seconds,
         )
+        if not answer.headers.get("x-ms-request-id"):  # of a proxy, which may have passed the request on
+            raise LostAnswerError(f"something that is no Azure Data Lake Storage answered with {answer.status}")
         if answer.status in BUSY and answer.code:
             raise BusyServiceError(f"{answer.status} {answer.code}".strip())
-        if answer.status in BUSY | UNCLEAR:  # without a code, it is of a proxy that may have passed the request on
+        if answer.status in BUSY | UNCLEAR:
             raise LostAnswerError(f"{answer.status} {answer.code}".strip())
         if not 200 <= answer.status < 300:
             raise AnswerError(answer)
-        if not answer.headers.get("x-ms-request-id"):
-            raise LostAnswerError("something that is no Azure Data Lake Storage answered")
         return answer
 
 
@@ -660,7 +677,10 @@ class PathStatus:
 
 @lru_cache(maxsize=16)
 def _credential(options: ContainerOptions, process: int) -> TokenCredential:
-    """Return the source of tokens of one process: a fork must not use that of its parent."""
+    """Return the source of tokens of one process: a fork must not use that of its parent.
+
+    Raises `RefusedError` where it is not installed, or does not take the settings.
+    """
     del process
     try:
         from azure import identity
@@ -668,19 +688,22 @@ def _credential(options: ContainerOptions, process: int) -> TokenCredential:
         raise RefusedError(
             f"Cannot log in to {options.host}: {error.name} is not installed; pip install 'acidlib[azure]' brings it"
         ) from error
-    if options.log_in is LogIn.SECRET:
-        return identity.ClientSecretCredential(
-            options.tenant, options.client, options.secret, authority=options.log_in_host
-        )
-    if options.log_in is LogIn.MANAGED:
-        return identity.ManagedIdentityCredential(client_id=options.client or None)
-    if options.log_in is LogIn.WORKLOAD:
-        return identity.WorkloadIdentityCredential(
-            tenant_id=options.tenant or None,
-            client_id=options.client or None,
-            token_file_path=options.token_file or None,
-        )
-    return identity.DefaultAzureCredential()
+    try:
+        if options.log_in is LogIn.SECRET:
+            return identity.ClientSecretCredential(
+                options.tenant, options.client, options.secret, authority=options.log_in_host
+            )
+        if options.log_in is LogIn.MANAGED:
+            return identity.ManagedIdentityCredential(client_id=options.client or None)
+        if options.log_in is LogIn.WORKLOAD:
+            return identity.WorkloadIdentityCredential(
+                tenant_id=options.tenant or None,
+                client_id=options.client or None,
+                token_file_path=options.token_file or None,
+            )
+        return identity.DefaultAzureCredential()
+    except ValueError as error:
+        raise RefusedError(f"Cannot log in to {options.host}: {_first_line(error)}") from error
 
 
 def _token(credential: TokenCredential) -> str:
@@ -689,9 +712,12 @@ def _token(credential: TokenCredential) -> str:
 
     try:
         return credential.get_token(_SCOPE).token
-    except AzureError as error:
-        first_line = next(iter(str(error).splitlines()), type(error).__name__)
-        raise RetryError(f"Cannot log in to Azure Data Lake Storage: {first_line}") from error
+    except (AzureError, OSError, ValueError) as error:  # a file of tokens may be missing, or a log-in host be none
+        raise RetryError(f"Cannot log in to Azure Data Lake Storage: {_first_line(error)}") from error
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).splitlines()), type(error).__name__)
 
 
 def _signature(

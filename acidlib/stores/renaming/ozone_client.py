@@ -29,7 +29,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError, RetryError
 from acidlib.location import Location
-from acidlib.stores.filesystem import permission_missing
+from acidlib.stores.filesystem import MAX_ENTRIES, permission_missing, require_few
 from acidlib.waiting import asking
 
 DEFAULT_PORT = 9862
@@ -45,7 +45,7 @@ _IDLE_SECONDS = 20.0
 _KEEP_ALIVE = ((socket.TCP_KEEPIDLE, 30), (socket.TCP_KEEPINTVL, 10), (socket.TCP_KEEPCNT, 6))
 """A host that is gone is noticed in some 90 seconds, also by a thread that waits without a limit."""
 _PREFIX = "/webhdfs/v1"
-_MAX_LISTING_BYTES = 1 << 30
+_MAX_LISTING_BYTES = MAX_ENTRIES * 512
 _UNSAFE_IN_TARGETS = "&<>\"'"
 """HttpFS escapes these for HTML in the target of a rename, and takes the result for the name."""
 
@@ -131,8 +131,13 @@ class HttpFs:
         return status
 
     def statuses(self, uri: str) -> list[dict[str, Any]]:
-        """Return the status of each entry of a directory; of a file its own, without a name."""
+        """Return the status of each entry of a directory; of a file its own, without a name.
+
+        Raises `RefusedError` for more than `MAX_ENTRIES`, which are counted before they are parsed: parsed they take
+        several times as much memory.
+        """
         answer = self.question(uri, "LISTSTATUS", most=_MAX_LISTING_BYTES)
+        require_few(uri, answer.count(b'"pathSuffix"'))  # the quotes in a name have a backslash
         statuses: list[dict[str, Any]] = _parsed(answer, "FileStatuses", _are_statuses)["FileStatus"]
         return statuses
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from acidlib.errors import RefusedError
+from acidlib.errors import RefusedError, RetryError
 from acidlib.location import ABFS, parse_location
 from acidlib.stores.renaming.abfs_client import (
     Container,
@@ -108,6 +108,88 @@ def test_what_is_not_understood_is_refused_by_name(properties: dict[str, str], m
     assert str(refused.value).startswith(f"Cannot use the account {HOST}: fs.azure.")
     for secret in ("hidden", "not base 64!"):
         assert secret not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("properties", "own"),
+    [
+        ({}, "account.auth.type"),
+        ({"account.auth.type": "OAuth"}, "account.auth.type"),
+        ({"account.auth.type": "OAuth", "account.oauth.provider.type": "MsiTokenProvider"}, "account.auth.type"),
+        (
+            {"account.auth.type": "OAuth", "account.oauth.provider.type": "WorkloadIdentityTokenProvider"},
+            "account.auth.type",
+        ),
+        ({"account.key": KEY}, "account.key"),
+        ({"account.key": KEY, "account.auth.type": "SharedKey"}, "account.key"),
+        ({"sas.fixed.token": "sv=1&sig=hidden"}, "sas.fixed.token"),
+        (CLIENT, "account.oauth2.client.secret"),
+    ],
+)
+@pytest.mark.parametrize(
+    "host",
+    [
+        "data.attacker.example",
+        "dfs.core.windows.net",
+        "data.blob.core.windows.net.attacker.example",
+        "datadfs.core.windows.net.attacker.example:443",
+        "data-dfs.core.windows.net",
+        "127.0.0.1:8080",
+    ],
+)
+def test_only_a_host_that_is_named_gets_credentials_if_it_is_not_of_azure(
+    properties: dict[str, str], own: str, host: str
+) -> None:
+    """Who may write to a table may name any host."""
+    shared = {f"fs.azure.{name}": text for name, text in properties.items()}
+    another = {f"fs.azure.{own}.another.example": properties.get(own, "OAuth")}
+    with pytest.raises(RefusedError) as refused:
+        container_options(f"lake@{host}", shared | another)
+    assert str(refused.value).endswith(f"is sent elsewhere without fs.azure.{own}.{host}")
+    assert "hidden" not in str(refused.value)
+    named = {f"fs.azure.{own}.{host}": properties.get(own, "OAuth")}
+    assert container_options(f"lake@{host}", shared | named).host == host
+
+
+@pytest.mark.parametrize("suffix", ["core.windows.net", "core.chinacloudapi.cn", "core.usgovcloudapi.net:443"])
+@pytest.mark.parametrize("account", ["data", "DATA", "data.privatelink", "data.z01"])
+def test_hosts_of_azure_get_the_credentials_for_all(suffix: str, account: str) -> None:
+    host = f"{account}.dfs.{suffix}"
+    assert container_options(f"lake@{host}", {"fs.azure.account.key": KEY}).key == KEY
+
+
+@pytest.mark.parametrize(
+    ("properties", "environment", "said"),
+    [
+        (CLIENT | {"account.oauth2.client.id": ""}, {}, "client_id should be"),
+        (CLIENT | {"account.oauth2.client.endpoint": "https://login.example/the%20tenant"}, {}, "Invalid tenant ID"),
+        (
+            {"account.auth.type": "OAuth", "account.oauth.provider.type": f"{HADOOP}WorkloadIdentityTokenProvider"},
+            {},
+            "not fully configured",
+        ),
+        ({}, {"AZURE_TOKEN_CREDENTIALS": "none"}, "AZURE_TOKEN_CREDENTIALS"),
+    ],
+)
+def test_what_azure_identity_does_not_take_is_refused(
+    properties: dict[str, str], environment: dict[str, str], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, text in environment.items():
+        monkeypatch.setenv(name, text)
+    with pytest.raises(RefusedError, match=f"Cannot log in to {HOST}: .*{said}"):
+        Container(options(properties)).status("t")
+
+
+def test_a_missing_file_of_a_token_is_told() -> None:
+    workload = {
+        "account.auth.type": "OAuth",
+        "account.oauth.provider.type": f"{HADOOP}WorkloadIdentityTokenProvider",
+        "account.oauth2.msi.tenant": "the-tenant",
+        "account.oauth2.client.id": "client",
+        "account.oauth2.token.file": "/nowhere",
+    }
+    with pytest.raises(RetryError, match=r"Cannot log in to Azure Data Lake Storage: .*/nowhere"):
+        Container(options(workload)).status("t")
 
 
 def test_limits_and_modes() -> None:

@@ -14,6 +14,7 @@ import pytest
 from acidlib.datafiles import SourceFile
 from acidlib.errors import AcidError, CorruptError, RefusedError, RetryError, UnknownOutcomeError
 from acidlib.location import parse_location
+from acidlib.stores import filesystem
 from acidlib.stores.renaming import ozone
 from acidlib.stores.renaming.ozone import OzoneDataFiles, OzoneFileSystem
 from acidlib.stores.renaming.ozone_client import HTTPFS, HttpFs, httpfs_of, whole_location
@@ -95,6 +96,13 @@ def test_which_gateway_serves() -> None:
         httpfs_of(place, {HTTPFS: "http://a", "ozone.security.enabled": " True"})
     with pytest.raises(RefusedError, match="it names no directory in a bucket"):
         httpfs_of(parse_location("ofs://om:9862/v/b"), {HTTPFS: "http://a"})
+
+
+@pytest.mark.parametrize("uri", ["o3fs://b.v.elsewhere.example:14000/t", "ofs://elsewhere.example:14000/v/b/t"])
+def test_a_location_names_no_gateway(uri: str) -> None:
+    """Who may write to a table may name any host."""
+    properties = {HTTPFS: "http://all:14000, om=http://own:14000"}
+    assert httpfs_of(whole_location(parse_location(uri), properties), properties).urls == ("http://all:14000",)
 
 
 class Gateway:
@@ -332,3 +340,14 @@ def test_bytes_that_are_not_those_asked_for(gateway: Gateway) -> None:
             source.read(0, 4)
     gateway.answer = said(200, b"rows")
     assert source.read(0, 4) == b"rows"
+
+
+def test_the_entries_of_a_listing_are_counted_before_they_are_parsed(
+    gateway: Gateway, fs: OzoneFileSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(filesystem, "MAX_ENTRIES", 2)
+    entry = rb'{"pathSuffix":"\"pathSuffix\"","type":"FILE"}'
+    for count, error in ((2, RetryError), (3, RefusedError)):  # that the text is cut off shows when it is parsed
+        gateway.answer = said(200, b'{"FileStatuses":{"FileStatus":[' + b",".join([entry] * count))
+        with pytest.raises(error):
+            fs.list_directory(PLACE)
