@@ -77,7 +77,8 @@ def pushed(text: str, schema: pa.Schema) -> Predicate | None:
     These are parts between its outermost ANDs; None when none is understood. Spark's settings say what backslashes and
     double quotes are, so a text with one of them is not understood.
 
-    Raises UsageError for a text that does not parse, or that compares a name that is no column.
+    Raises UsageError for a text that does not parse, or that compares a name that is no column or a date without
+    quotes.
     """
     from acidlib.scan.sql_text import conjuncts  # as in `parse_predicate`
 

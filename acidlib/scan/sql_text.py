@@ -92,7 +92,7 @@ class Conjunct:
 def conjuncts(text: str, columns: Columns, *, dialect: str) -> list[Conjunct]:
     """Parse a text and return the parts between its outermost ANDs.
 
-    Raises UsageError for a text that does not parse, and for a name that is no column.
+    Raises UsageError for a text that does not parse, for a name that is no column, and for a date without quotes.
     """
     escape = _UNKNOWN_ESCAPE.search(text)
     if escape:
@@ -121,9 +121,15 @@ def _conjunct(node: Node, text: str, columns: Columns) -> Conjunct:
     parser.check_names(node)
     try:
         condition = parser.condition(node)
+    except _UnquotedDayError as error:
+        raise unusable(text, str(error)) from None
     except UnsupportedError as error:
         return Conjunct(None, frozenset(), str(error))
     return Conjunct(condition, frozenset(parser.named))
+
+
+class _UnquotedDayError(UnsupportedError):
+    """A date has no quotes: a mistake also where another one evaluates the condition, which may select no row."""
 
 
 class _Parser:
@@ -168,7 +174,7 @@ class _Parser:
         except UnsupportedError as error:
             shown = _sql(node)
             reason = str(error)
-            raise UnsupportedError(reason if reason.startswith("in ") else f"in {shown}: {reason}") from None
+            raise type(error)(reason if reason.startswith("in ") else f"in {shown}: {reason}") from None
 
     def _not(self, node: exp.Not) -> Condition:
         _assert_only(node, "this")
@@ -286,7 +292,7 @@ def literal_of(node: Node) -> Literal:
             raise _unknown(node)
         return _cast(node)
     if day := _DAY.fullmatch(_sql(node)):
-        raise UnsupportedError(f"{_sql(node)} is a subtraction; a date has quotes: '{'-'.join(day.groups())}'")
+        raise _UnquotedDayError(f"{_sql(node)} is a subtraction; a date has quotes: '{'-'.join(day.groups())}'")
     raise UnsupportedError(f"{_sql(node)} is no literal")
 
 

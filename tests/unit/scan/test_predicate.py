@@ -402,3 +402,10 @@ def test_pushed(text: str, columns: set[str] | None) -> None:
 def test_pushed_refuses(text: str) -> None:
     with pytest.raises(UsageError):
         pushed(text, SCHEMA)
+
+
+def test_a_date_without_quotes_is_a_mistake_for_spark_too() -> None:
+    """Spark compares a text with the number 1993, and selects no row or fails with its own words."""
+    schema = pa.schema([("dt", pa.string())])
+    with pytest.raises(UsageError, match="2024 - 02 - 29 is a subtraction; a date has quotes: '2024-02-29'"):
+        pushed("dt > 'a' and dt = 2024-02-29", schema)
