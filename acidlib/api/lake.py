@@ -785,7 +785,7 @@ class Lake:
         """
         with self._call("probe", progress=progress) as call:
             self._caller.checked()
-            from acidlib.stores.probe import folders_left, try_promises
+            from acidlib.stores.probe import folders_left, is_in_table, try_promises
             from acidlib.stores.probe_records import RECORD, write_probe_record
             from acidlib.stores.store import PROBE
 
@@ -806,6 +806,8 @@ class Lake:
             )
             write_probe_record(store, location, document)
             shown.note(f"the record is {location.child(RECORD)}")
+            if is_in_table(store, location):
+                shown.note("it lies in a table, where no record counts: probe a directory above it", level=WARNING)
             return Probe(head=Head(job="probe", version=__version__), document=document, word=call.word)
 
     @verb()

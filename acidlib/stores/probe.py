@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from acidlib.acid.names import is_acid_directory_name
 from acidlib.errors import AcidError, ConflictError, RefusedError
 from acidlib.location import Location
 from acidlib.model.results import PromiseState, TriedPromise
+from acidlib.model.tables import is_partition_directory
 from acidlib.stores.promises import BrokenPromiseError, Promise
 from acidlib.stores.store import PROBE, Store
 
@@ -34,7 +36,14 @@ def folders_left(store: Store, location: Location) -> tuple[str, ...]:
         entries = store.fs.list_directory(str(location), missing=ConflictError)
     except ConflictError:
         return ()
-    return tuple(str(location.child(entry.name)) for entry in entries if entry.name.startswith(f"{PROBE}."))
+    left = [entry.name for entry in entries if entry.is_directory and entry.name.startswith(f"{PROBE}.")]
+    return tuple(str(location.child(name)) for name in left)
+
+
+def is_in_table(store: Store, location: Location) -> bool:
+    """Return whether a location is a table or lies in one, as far as names tell: a record there counts for no table."""
+    names = [entry.name for entry in store.fs.list_directory(str(location), missing=ConflictError)]
+    return any(is_acid_directory_name(name) or is_partition_directory(name) for name in (*names, location.name))
 
 
 def require_promises(store: Store, location: Location, *, unique: str) -> None:

@@ -46,6 +46,8 @@ def record(path: Path, document: ProbeDocument | None = None) -> None:
 def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A table in a store that demands a probe."""
     monkeypatch.setattr(RenameStore, "demands_probe", True)
+    monkeypatch.setenv("ACIDLIB_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("ACIDLIB_QUEUE_URL", f"sqlite:///{tmp_path}/queue.db")
     return fixture("hive3/a_crud", tmp_path / "warehouse" / "sales.db" / "orders")
 
 
@@ -175,6 +177,15 @@ def test_the_command_and_its_record(tmp_path: Path) -> None:
     assert " ".join(said.stdout.split()).endswith(": all hold")
     assert f"works in {tmp_path}/_acidlib_probe." in said.stderr
     assert f"{tmp_path}/_acidlib_probe.killed is of another probe" in said.stderr
+    assert f"{RECORD} is of another probe" not in said.stderr, "a record is no leftover"
+
+
+def test_a_record_in_a_table_is_told_to_count_for_nothing(tmp_path: Path) -> None:
+    inside = tmp_path / "t" / "dt=1"
+    inside.joinpath("base_1").mkdir(parents=True)
+    for path, is_inside in ((tmp_path, False), (tmp_path / "t", True), (inside, True)):
+        said = CliRunner().invoke(jobs.probe, [str(path), "--metastore-uri", "none"], obj=IN_PROCESS)
+        assert ("it lies in a table, where no record counts" in said.stderr) == is_inside
 
 
 def broken(place: str) -> str:
