@@ -148,7 +148,13 @@ class _Started(click.Command):
         return ctx.args
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Start the job with the words behind it."""
+        """Start the job with the words behind it; `click.UsageError` for an option of Spark's among them."""
+        sparks = {*OPTIONS} - {"--help", "--version"}
+        for option in (word.partition("=")[0] for word in ctx.args if word.startswith("--")):
+            if option in sparks and not any(option in param.opts for param in self._job.load().params):
+                raise click.UsageError(
+                    f"{option} stands before the command, as in: acidlib {option} ... {self._job.name}", ctx
+                )
         run_job(self._job, spark=ctx.obj, words=ctx.args, name=ctx.command_path)
         ctx.exit()
 

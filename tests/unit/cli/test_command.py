@@ -178,6 +178,7 @@ WRONG = [
     (["--mastr", "yarn", "cleaner"], "spark-submit has no option '--mastr'. Did you mean --master?"),
     (["--dry-run", "cleaner"], "--dry-run stands behind the command, as in: acidlib major-compact --dry-run ..."),
     (["major-compact", "--tabel", "a.b"], "No such option"),
+    (["major-compact", "--master", "x"], "--master stands before the command, as in: acidlib --master ... major-com"),
     (["major-compact", "--location", "/t"], "give --write-ids, --write-ids-file or --all-committed"),
     (["minor-compact", "--warehouse", "/w", "--all-committed"], "--warehouse needs --table"),
     (["initiator", "--location", "webhdfs://nn/t", "--all-committed"], "HDFS over HTTP is not supported"),
