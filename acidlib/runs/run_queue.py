@@ -207,8 +207,11 @@ class RunQueue:
         """What is left to do, as a sentence; empty if the run has done all that it found."""
         parts, stopped = [], self._budget.stopped
         if self._run.is_named and self._places > 1 and not self._fresh and not self._unseen:
-            tried = f" but {self._tried} that could not be done before, and have not changed since"
-            parts.append(f"nothing is left to do of {self._places:,} places{tried if self._tried else ''}")
+            done = f"nothing is left to do of {self._places:,} places"
+            if self._tried:  # they are tried again, and may have been done
+                done = f"nothing new was to be done of {self._places:,} places; {self._tried:,} of them could not be "
+                done += "done before, and had not changed since"
+            parts.append(done)
         if stopped is not None:
             parts.append(f"stopped: {stopped}")
             if free := self._budget.free:

@@ -101,7 +101,7 @@ def test_a_backfill_gets_further_until_nothing_is_left(jobs: Jobs, tmp_path: Pat
     assert ended(fourth, "failed") == broken
     assert ended(fourth, "ready for cleaning") == set()
     assert fourth.document["notes"] == [
-        "nothing is left to do of 20 places but 3 that could not be done before, and have not changed since"
+        "nothing new was to be done of 20 places; 3 of them could not be done before, and had not changed since"
     ]
 
 
