@@ -146,8 +146,12 @@ def send(
     *,
     connect_seconds: float,
     answer_seconds: float,
+    at_most: int | None = None,
 ) -> AnyAnswer:
-    """Send one request, once, and return its answer, whatever the status; LostAnswerError without one."""
+    """Send one request, once, and return its answer, whatever the status; LostAnswerError without one.
+
+    at_most  bytes of the body that are read: whatever follows is left where it is
+    """
     try:
         response = connections(url).request(
             method,
@@ -157,8 +161,10 @@ def send(
             retries=False,
             redirect=False,
             decode_content=False,
+            preload_content=at_most is None,
             timeout=urllib3.Timeout(connect=connect_seconds, read=answer_seconds),
         )
+        content = response.data if at_most is None else _beginning(response, at_most)
     except (NewConnectionError, NameResolutionError, ConnectTimeoutError, LocationParseError, ProxyError) as error:
         raise AwayError(_brief(error)) from error
     except SSLError as error:
@@ -169,7 +175,21 @@ def send(
         raise SlowError("no answer in time") from error
     except (HTTPError, OSError) as error:
         raise LostAnswerError(_brief(error)) from error
-    return answer(response.status, {name.lower(): text for name, text in response.headers.items()}, response.data)
+    return answer(response.status, {name.lower(): text for name, text in response.headers.items()}, content)
+
+
+def _beginning(response: urllib3.BaseHTTPResponse, at_most: int) -> bytes:
+    """Return the first bytes of a body; a connection on which more would follow is closed."""
+    pieces: list[bytes] = []
+    missing = at_most
+    try:
+        while missing and (piece := response.read(missing)):
+            pieces.append(piece)
+            missing -= len(piece)
+    finally:
+        response.close()
+        response.release_conn()
+    return b"".join(pieces)
 
 
 def pause_before(number: int, *, is_busy: bool = False) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -16,7 +18,12 @@ from servers.s3_proxy import Relay
 
 from acidlib.location import Location
 from acidlib.points import Point
+from acidlib.stores.buckets.bucket import StoredObject
+from acidlib.stores.buckets.store import BucketStore
+from acidlib.stores.gcs.bucket import GcsBucket
+from acidlib.stores.gcs.options import gcs_options
 from acidlib.stores.probe import require_promises
+from acidlib.stores.promises import BrokenPromiseError
 from acidlib.stores.stores import Stores
 from integration.children import killed_at
 from integration.harness import AROUND, Jobs, fixture, probed
@@ -100,8 +107,27 @@ def test_what_claims_rest_on_is_tried_and_leaves_nothing(gcs_server: GcsServer, 
 def test_a_probe_finds_all_promises_kept(gcs_server: GcsServer) -> None:
     bucket = gcs_server.new_bucket()
     states = probed(f"gs://{bucket}/w")
-    assert [name for name, state in states.items() if state != "holds"] == []
+    # this server composes what it has read before: in about 1 of 1000 races what was aborted appears afterwards
+    assert {name for name, state in states.items() if state != "holds"} <= {"aborts are final"}
     assert list(gcs_server.objects(bucket)) == ["w/_acidlib_probe.json"]
+
+
+class Late(GcsBucket):
+    """Composes what was there a moment before, as a store does that reads sources, and then makes the object."""
+
+    def _compose(
+        self, key: str, sources: Sequence[tuple[str, str]], generation: str | None, origin: str
+    ) -> StoredObject:
+        time.sleep(0.1)
+        return self._insert(key, b"x" * len(sources), generation, origin)
+
+
+def test_a_probe_finds_what_appears_after_its_abort(gcs_server: GcsServer) -> None:
+    late = Late(gcs_options(gcs_server.new_bucket(), gcs_server.properties(), str))
+    trials = {promise.name: promise.trial for promise in BucketStore(late).promises()}
+    for name, seen in (("aborts are final", "after an abort"), ("compositions see removals", "after one of them")):
+        with pytest.raises(BrokenPromiseError, match=seen):
+            trials[name](late.path(f"w/{name}"))
 
 
 @in_a_long_run

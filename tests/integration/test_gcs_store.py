@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import random
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -88,6 +90,26 @@ def test_reads_keep_to_one_generation(server: GcsServer, bucket: GcsBucket) -> N
             BucketDataFiles(bucket).open(bucket.path("t/short"), length).read(offset, 1)
     with pytest.raises(CorruptError, match="no such object"):
         BucketDataFiles(bucket).open(bucket.path("t/none"), 7).read(0, 2)
+
+
+def test_an_object_that_is_stored_compressed_is_refused(tmp_path: Path) -> None:
+    """Else its length is another than it is listed with, and rows are missing without an error."""
+    fake = GcsServer(tmp_path, FAKE)
+    fake.start()
+    try:
+        bucket = GcsBucket(gcs_options(fake.new_bucket(), fake.properties(), str))
+        fake.put(bucket.name, "t/f", gzip.compress(b"1\n" * 100_000), "gzip")
+        stored = bucket.look(bucket.path("t/f"))
+        assert stored is not None
+        for read in (
+            lambda: bucket.read(bucket.path("t/f")),
+            lambda: bucket.read_small(bucket.path("t/f")),
+            lambda: BucketDataFiles(bucket).open(bucket.path("t/f"), stored.length).read(0, 10),
+        ):
+            with pytest.raises(RefusedError, match="it is stored with the content encoding gzip"):
+                read()
+    finally:
+        fake.stop()
 
 
 @pytest.mark.parametrize("seed", range(amount(2, long=12)))

@@ -2,9 +2,10 @@
 
 ``gcsemulator`` keeps conditions on writes, removals and compositions, and judges publication. It is not faithful in
 this: it answers a range with the whole object; a composition reads its sources without a lock, so that one that is
-removed meanwhile may still be composed; a listing shows ``null`` for an object that is removed meanwhile; it makes any
-bucket that is written to; names that hold ``//`` or ``/compose`` are not understood; a listing with a delimiter ends
-where a page of 1,000 objects has prefixes alone; it knows no namespaces, rights, retention or limits of writes.
+removed meanwhile may still be composed, and appear after the removal was answered ("aborts are final" is broken); a
+listing shows ``null`` for an object that is removed meanwhile; it makes any bucket that is written to; names that hold
+``//`` or ``/compose`` are not understood; a listing with a delimiter ends where a page of 1,000 objects has prefixes
+alone; it knows no namespaces, rights, retention or limits of writes.
 ``fake-gcs-server`` is a second opinion on reads and listings: it honours creations and ranges, and ignores conditions
 on removals and compositions, so that no run may publish there.
 """
@@ -58,9 +59,10 @@ class GcsServer(Startable):
         self._ask("POST", "/storage/v1/b?project=tests", body=json.dumps({"name": name}).encode())
         return name
 
-    def put(self, bucket: str, key: str, data: bytes) -> None:
+    def put(self, bucket: str, key: str, data: bytes, encoding: str = "") -> None:
         """Writes an object, whatever there is."""
-        self._ask("POST", f"/upload/storage/v1/b/{bucket}/o?uploadType=media&name={quote(key, safe='')}", body=data)
+        query = f"uploadType=media&name={quote(key, safe='')}" + (f"&contentEncoding={encoding}" if encoding else "")
+        self._ask("POST", f"/upload/storage/v1/b/{bucket}/o?{query}", body=data)
 
     def get(self, bucket: str, key: str) -> bytes:
         """The contents of an object."""

@@ -160,6 +160,8 @@ class BucketStore(Store):
         * Nothing is: it is completed too; but discarded if an input is gone, the name is taken or a wider delta covers
           it: then its rows are in other directories.
 
+        What is discarded stays so where the bucket keeps "aborts are final".
+
         Raises `CorruptError` where only a person can decide: an upload is gone and so are inputs.
         """
         lines = []

@@ -79,8 +79,8 @@ def bucket_promises(bucket: Bucket) -> tuple[Promise, ...]:
             trial=tried(_one_completion),
         ),
         Promise(
-            name="uploads end once",
-            sentence="An upload is completed or aborted, and never both.",
+            name="aborts are final",
+            sentence="An upload that nobody sees after its abort is never seen.",
             trial=tried(_completed_or_aborted),
         ),
         Promise(
@@ -227,13 +227,19 @@ def _completed_or_aborted(ground: _Ground) -> str:
     completed = 0
     for number in range(ROUNDS):
         upload = ground.upload(number)
-        calls: tuple[Callable[[], object], ...] = (
-            partial(ground.bucket.complete, upload),
-            partial(ground.bucket.abort, upload),
-        )
-        is_said, _ = race(calls)
+
+        def aborted_and_seen(upload: StagedUpload = upload) -> bool:
+            ground.bucket.abort(upload)
+            return ground.bucket.is_visible(upload)
+
+        calls: tuple[Callable[[], bool], ...] = (partial(ground.bucket.complete, upload), aborted_and_seen)
+        is_said, was_seen = race(calls)
         ground.bucket.abort(upload)
         is_there = ground.bucket.is_visible(upload)
+        require(
+            isinstance(was_seen, Exception) or is_there is was_seen,
+            "what was seen after an abort is not what became of the upload",
+        )
         # an error says nothing of it
         is_true = isinstance(is_said, Exception) or is_there is is_said
         require(is_true, "its answer to a completion is not what became of the upload")

@@ -2,9 +2,10 @@
 
 An upload is a few objects, its pieces, below the staging directory of its run. Completing it composes them to an object
 of the final name, if there is none (`ifGenerationMatch=0`) and each piece is the one that was sent; the pieces go with
-the staging directory. Aborting it removes the pieces, after which no request of a paused run can compose them. The
-pieces are named by their generations as a condition only: by its generation alone a bucket with versions would still
-find a piece that was removed.
+the staging directory. Aborting it removes the pieces, after which no request of a paused run can compose them. That one
+under way cannot either we have read on no page of Google's: a probe tries it ("aborts are final"). The pieces are named
+by their generations as a condition only: by its generation alone a bucket with versions would still find a piece that
+was removed.
 
 One request composes at most 32 objects (Google, "Composite objects"): so whenever 32 pieces of one rank are there, they
 become one of the next. A composed object is a piece like another, so files have any length, and memory holds no more
@@ -24,7 +25,7 @@ import hashlib
 import json
 import re
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from datetime import datetime
@@ -57,13 +58,14 @@ from acidlib.stores.filesystem import MAX_CONTROL_FILE_BYTES, Pace, UnreachableS
 from acidlib.stores.gcs.client import GcsAnswer, GcsClient, RefusedRequestError
 from acidlib.stores.gcs.options import GcsOptions
 from acidlib.stores.http import LostAnswerError
-from acidlib.stores.promises import Promise, require, require_conflict
+from acidlib.stores.promises import FEW_ROUNDS, Promise, race, require, require_conflict
 from acidlib.stores.store import STAGING_PREFIX
 
 _PATH = re.compile(r"gs://([^/]+)(?:/(.*))?", re.DOTALL)
 _LISTED_FIELDS = "name,size,updated,generation"
 _FIELDS = f"{_LISTED_FIELDS},metadata"
 _BYTES = "application/octet-stream"
+_ENCODINGS = ("x-goog-stored-content-encoding", "content-encoding")
 _AT_ONCE = 16
 """Objects that are removed at the same time: each takes a request."""
 _MAX_LISTED = 1000
@@ -107,13 +109,15 @@ class GcsBucket(Bucket):
         query = {
             "prefix": prefix,
             "maxResults": str(at_most or _MAX_LISTED),
-            "fields": f"items({_LISTED_FIELDS}),prefixes,nextPageToken",
+            "fields": f"kind,items({_LISTED_FIELDS}),prefixes,nextPageToken",
         }
         if delimiter:
             query["delimiter"] = delimiter
         while True:
             with self.client.raising("list", path):
                 page = self.client.ask("GET", f"{self.client.of_bucket}/o", query).document
+                if page.get("kind") != "storage#objects":
+                    raise LostAnswerError("it answered as no Google Cloud Storage does: with no listing")
                 listed = ListedPage(
                     tuple(_stored(item) for item in page.get("items", ())), tuple(page.get("prefixes", ()))
                 )
@@ -138,6 +142,8 @@ class GcsBucket(Bucket):
                     about = _stored(answer.document)
                     require_small(path, about.length)
                     data = self._bytes(path, about.version).body
+                    if len(data) != about.length:
+                        raise LostAnswerError(f"it did not send the {about.length} bytes of the object")
                     return SmallObject(
                         data=data,
                         version=about.version,
@@ -153,8 +159,9 @@ class GcsBucket(Bucket):
             return self._range(path, offset, size, version)
 
     def _range(self, path: str, offset: int, size: int, version: str | None) -> ObjectRange | None:
+        end = offset + size
         try:
-            answer = self._bytes(path, version, {"Range": f"bytes={offset}-{offset + size - 1}"})
+            answer = self._bytes(path, version, end, {"Range": f"bytes={offset}-{end - 1}"})
         except RefusedRequestError as error:
             if error.answer.status == 416:
                 return None
@@ -165,14 +172,41 @@ class GcsBucket(Bucket):
                 raise LostAnswerError("it answered as no Google Cloud Storage does: without the length of a range")
             return ObjectRange(answer.body, answer.generation, int(total))
         # a server, or a proxy before it, may send the whole instead (RFC 9110, "Range")
-        if offset >= len(answer.body):
+        length = answer.headers.get("content-length", "")
+        if not length.isdecimal():
+            raise LostAnswerError("it sent an object instead of a range, without its length")
+        if offset >= int(length):
             return None
-        return ObjectRange(answer.body[offset : offset + size], answer.generation, len(answer.body))
+        return ObjectRange(answer.body[offset:end], answer.generation, int(length))
 
-    def _bytes(self, path: str, version: str | None, headers: Mapping[str, str] | None = None) -> GcsAnswer:
-        """Return the bytes of an object; ChangedError unless they are those of a generation, if one is given."""
+    def _bytes(
+        self, path: str, version: str | None, end: int = 0, headers: Mapping[str, str] | None = None
+    ) -> GcsAnswer:
+        """Return the bytes of an object as they are stored, up to `end` or what a small object may hold.
+
+        ChangedError unless they are those of a generation, if one is given. RefusedError for an object that is stored
+        compressed: who does not take it as it is gets it whole instead of a range, and with another length than it is
+        listed with (Google, "Transcoding of gzip-compressed files").
+        """
         query = {"alt": "media"} | ({} if version is None else {"ifGenerationMatch": version})
-        answer = self.client.ask("GET", self.client.of_object(self.key(path)), query, headers=headers)
+        try:
+            answer = self.client.ask(
+                "GET",
+                self.client.of_object(self.key(path)),
+                query,
+                headers={"Accept-Encoding": "gzip", **(headers or {})},
+                at_most=max(end, MAX_CONTROL_FILE_BYTES + 1),
+            )
+        except RefusedRequestError as error:
+            if error.answer.status == 404:
+                self._about(path)  # what is said of bytes that are not there is no JSON, as a proxy may say it
+            raise
+        encodings = {answer.headers.get(name) or "identity" for name in _ENCODINGS} - {"identity"}
+        if encodings:
+            raise RefusedError(
+                f"Cannot read {path}: it is stored with the content encoding {' and '.join(sorted(encodings))}, which "
+                "is not supported"
+            )
         if version is not None and answer.generation != version:
             raise ChangedError(f"Cannot read {path}: another program has changed it")
         return answer
@@ -288,7 +322,7 @@ class GcsBucket(Bucket):
         try:
             self.client.ask("DELETE", self.client.of_object(key), query)
         except RefusedRequestError as error:
-            if error.answer.status == 404:
+            if error.answer.is_absent:
                 return
             if error.answer.status == 412 and self.look(self.path(key)) is None:
                 return  # an earlier try whose answer was lost removed it
@@ -308,6 +342,11 @@ class GcsBucket(Bucket):
                 trial=self._try_composing,
                 is_quick=True,
             ),
+            Promise(
+                name="compositions see removals",
+                sentence="No object of many others appears once one of these was removed.",
+                trial=self._try_removing,
+            ),
         )
 
     def _try_namespace(self, place: str) -> str:
@@ -315,7 +354,7 @@ class GcsBucket(Bucket):
             try:
                 about = self.client.ask("GET", f"{self.client.of_bucket}/storageLayout").document
             except RefusedRequestError as error:
-                if error.answer.status != 404:
+                if not error.answer.is_absent:
                     raise
                 about = self.client.ask("GET", self.client.of_bucket).document
         if (about.get("hierarchicalNamespace") or {}).get("enabled"):
@@ -337,6 +376,30 @@ class GcsBucket(Bucket):
             f"it composes an object that has changed, against {self.unchanged} of a source",
         )
         return "3 objects composed; a changed one refused"
+
+    def _try_removing(self, place: str) -> str:
+        key = self.key(place)
+        whole = 0
+        for number in range(FEW_ROUNDS):
+            target = f"{place}/b.{number}"
+            with ThreadPoolExecutor(_AT_ONCE) as threads:
+                names = [f"{key}/a{number}.{piece}" for piece in range(MAX_COMPOSED)]
+                pieces = list(threads.map(self.insert_piece, names, [b"x"] * MAX_COMPOSED))
+            sources = [StoredObject(name, 1, 0.0, piece.version) for name, piece in zip(names, pieces, strict=True)]
+
+            def removed_and_seen(first: StoredObject = sources[0], target: str = target) -> bool:
+                self.remove(place, {first.key: first.version})
+                return self.look(target) is not None
+
+            calls: tuple[Callable[[], object], ...] = (
+                partial(self.compose_piece, self.key(target), sources),
+                removed_and_seen,
+            )
+            _, was_seen = race(calls)
+            is_there = self.look(target) is not None
+            require(is_there == was_seen, "an object was composed of others after one of them was removed")
+            whole += is_there
+        return f"{FEW_ROUNDS} races: {whole} composed, {FEW_ROUNDS - whole} refused"
 
     def begin(self, planned: StagedUpload, hidden: str) -> GcsUpload:
         return GcsUpload(self, replace(planned, upload_id=f"{self.key(hidden)}.{uuid.uuid4().hex[:12]}"))
@@ -368,9 +431,9 @@ class GcsBucket(Bucket):
             self.abort(upload)
 
     def _pieces(self, upload: StagedUpload) -> list[tuple[str, str]]:
-        """Return keys and generations of the pieces of an upload; CorruptError where they lie in no staging directory.
+        """Return keys and generations of the pieces of an upload; CorruptError where no run has made it.
 
-        Any user who may write to a table can write a record that names objects elsewhere.
+        Any user who may write to a table can write a record that names objects elsewhere, or any number of them.
         """
         above, is_staged, _ = f"/{upload.upload_id}".rpartition(f"/{STAGING_PREFIX}")
         directory = f"/{upload.key}".rpartition("/")[0]
@@ -379,6 +442,11 @@ class GcsBucket(Bucket):
             raise CorruptError(
                 f"Cannot publish {self.path(upload.key)}: its pieces lie in {self.path(upload.upload_id)}, which is in "
                 "no staging directory beside it"
+            )
+        if len(upload.parts) > MAX_COMPOSED:
+            raise CorruptError(
+                f"Cannot publish {self.path(upload.key)}: it is to be composed of {len(upload.parts)} pieces, and one "
+                f"request composes {MAX_COMPOSED}"
             )
         return [(_piece_key(upload, part.number), part.version) for part in upload.parts]
 

@@ -79,6 +79,11 @@ class GcsAnswer(HttpAnswer):
             raise LostAnswerError("its answers have no Date") from None
 
     @property
+    def is_absent(self) -> bool:
+        """Whether the service says that there is none, and not a proxy before it, or a server of another kind."""
+        return self.status == 404 and self.error.get("code") == 404
+
+    @property
     def reasons(self) -> frozenset[str]:
         """The reasons that an error gives."""
         errors = self.error.get("errors")
@@ -129,8 +134,11 @@ class GcsClient:
         *,
         headers: Mapping[str, str] | None = None,
         body: bytes | None = None,
+        at_most: int | None = None,
     ) -> GcsAnswer:
         """Return the answer to a request, which is repeated while answers are lost or the service is busy.
+
+        at_most  bytes of its body that are read; by default all
 
         RefusedRequestError for an error, LostAnswerError where there is no answer in the end.
         """
@@ -138,7 +146,7 @@ class GcsClient:
         whole = f"{url}?{parameters}" if parameters else url
         for number in range(1, self.options.attempts + 1):
             try:
-                return self._sent(method, whole, dict(headers or {}), body)
+                return self._sent(method, whole, dict(headers or {}), body, at_most)
             except LostAnswerError as error:
                 if number == self.options.attempts or isinstance(error, AwayError):
                     raise
@@ -175,15 +183,15 @@ class GcsClient:
                 f"Cannot {action} {path}: {options.user} cannot log in to {options.server} ({first_line})"
             ) from error
 
-    def _sent(self, method: str, url: str, headers: dict[str, str], body: bytes | None) -> GcsAnswer:
+    def _sent(
+        self, method: str, url: str, headers: dict[str, str], body: bytes | None, at_most: int | None
+    ) -> GcsAnswer:
         """Send one request, once."""
         options = self.options
         with _logging_in:
             credentials = _credentials(options, os.getpid())
             if credentials is not None:
-                credentials.before_request(
-                    google.auth.transport.urllib3.Request(connections(url)), method, url, headers
-                )  # fetches a token where the one it has runs out
+                credentials.before_request(_ask_for_token, method, url, headers)  # where the one it has runs out
         answer = send(
             GcsAnswer,
             method,
@@ -192,6 +200,7 @@ class GcsClient:
             body,
             connect_seconds=options.connect_seconds,
             answer_seconds=options.answer_seconds,
+            at_most=at_most,
         )
         if 200 <= answer.status < 300:
             return answer
@@ -201,6 +210,11 @@ class GcsClient:
         if answer.status in UNCLEAR:
             raise LostAnswerError(f"it answered {shown}")
         raise RefusedRequestError(answer)
+
+
+def _ask_for_token(url: str, *arguments: Any, **named: Any) -> Any:
+    """Send a request of Google's library by the connections to its own URL: each server has a proxy of its own."""
+    return google.auth.transport.urllib3.Request(connections(url))(url, *arguments, **named)
 
 
 @lru_cache(maxsize=_CLIENTS)
@@ -241,7 +255,7 @@ def gcs_acid_error(
     """
     start, status, where = f"Cannot {action} {path}:", answer.status, options.shown
     shown = f"{status} ({answer.message})" if answer.message else str(status)
-    if status == 404:
+    if answer.is_absent:
         if action in ("list", "open") or "bucket does not exist" in answer.message:
             return MissingError(f"{start} there is no bucket {where}")
         return missing(f"{start} there is no such object")

@@ -218,6 +218,7 @@ def _whole(fs: RenameFileSystem, place: str) -> str:
             ended.set()
         for watcher in watchers:
             watcher.result()
+    require(looks, "a directory was never seen as a whole while it was renamed")
     require(len(_names(fs, here)) == FILES, "files are missing after their directory was renamed")
     return f"{FILES} files, {moves} renames, seen whole {len(looks)} times"
 

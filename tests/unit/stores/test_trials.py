@@ -7,6 +7,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from threading import current_thread, main_thread
 from typing import Any
 
 import pytest
@@ -84,6 +85,15 @@ class Copying(LocalFileSystem):
             Path(source).rmdir()
 
 
+class Unseen(LocalFileSystem):
+    """Nobody sees the directory that is renamed."""
+
+    def list_directory(self, path: str, *, missing: type[AcidError] = CorruptError) -> tuple[Entry, ...]:
+        if path.endswith(("/here", "/there")) and current_thread() is not main_thread():
+            raise missing("it went while it was listed")
+        return super().list_directory(path, missing=missing)
+
+
 class Agreeing(LocalFileSystem):
     """Says yes to a rename that finds no source."""
 
@@ -155,6 +165,7 @@ class Claiming(LocalFileSystem):
         (Nesting, ["renames replace nothing", "one rename to a name"]),
         (Late, ["one rename to a name", "one rename of a directory"]),
         (Copying, ["directories are renamed whole"]),
+        (Unseen, ["directories are renamed whole"]),
         (Agreeing, ["one rename of a directory", "repeated renames do no harm"]),
         (Overwriting, ["creations replace nothing", "one creator of a name"]),
         (Reviving, ["creations replace nothing"]),
