@@ -204,7 +204,8 @@ class CompactionJob:
             answers.setdefault(result.number, result.made if result.error is None else result.error)
         missing = [task.where for task in plan.tasks if task.number not in answers]
         if missing:
-            raise UsageError(f"Cannot commit: {plural(len(missing), 'task')} of the plan has no result: {missing[0]}")
+            have = plural(len(missing), "task of the plan has", "tasks of the plan have")
+            raise UsageError(f"Cannot commit: {have} no result: {missing[0]}")
         if self._ended is None:
             try:
                 self._steps.send([answers[task.number] for task in plan.tasks])

@@ -134,6 +134,7 @@ def test_a_commit_is_of_all_tasks_of_its_own_plan(place: Path) -> None:
         for wrong, told in (
             (others, "it is no result of a task of this job"),
             (results[1:], f"1 task of the plan has no result: {job.plan.tasks[0].where}"),
+            ([], f"{len(results)} tasks of the plan have no result: {job.plan.tasks[0].where}"),
             ([None], "it is no result of a task of this job"),
         ):
             there = within(place)
