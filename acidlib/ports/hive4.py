@@ -587,6 +587,11 @@ class Hive4Hold(ClaimedPlace):
         """Write the statistics by a call where one is safe, or in the metastore's database where that is named."""
         return self._fence.statistics.update(self.place, known_since=self._held_since, results=directories, rows=rows)
 
+    @property
+    def keeps_needless(self) -> bool:
+        """The metastore keeps it as a refused one."""
+        return True
+
     def end(self, outcome: Outcome, reason: str, *, named: bool, noted: RequestFacts) -> str | None:
         """Tell the metastore an end that the commit has not told it.
 

@@ -169,6 +169,10 @@ class CompactionHold(Hold, Protocol):
         rows  in the results; None = unknown. An error is part of the return value.
         """
 
+    @property
+    def keeps_needless(self) -> bool:
+        """The queue still knows a request that had nothing to do, after its end."""
+
     def end(self, outcome: Outcome, reason: str, *, named: bool, noted: RequestFacts) -> str | None:
         """Tell the queue the outcome; return a note if the request was not simply ended.
 

@@ -454,6 +454,11 @@ class SqlHold:
         """Write them where the place has any."""
         return self._place.update_statistics(directories, rows)
 
+    @property
+    def keeps_needless(self) -> bool:
+        """A metastore's history keeps it; a queue of our own does not."""
+        return self._queue.schema_version is not None
+
     def end(self, outcome: Outcome, reason: str, *, named: bool, noted: RequestFacts) -> str | None:
         """Put refused and failed requests into the history; give a conflict back unless the place was named.
 

@@ -445,6 +445,8 @@ class PlaceCompaction:
             )
             note = hold.end(state, result.reason, named=self._run.is_named, noted=facts)
             reach(Point.ENDED)
+            if state is Outcome.ALREADY_COMPACT and not hold.keeps_needless:
+                result = replace(result, id=None)
             if note is not None:
                 result = replace(result, reason=f"{result.reason}; {note}")
             hold.close()

@@ -162,3 +162,10 @@ def test_of_a_status_the_others_are_looked_at(
     bad, good, _ = jobs("show_place", "--location", table, *RUN).document["places"]
     assert bad["error"].endswith("unexpected RecursionError: too deep")
     assert good["parts"]
+
+
+def test_a_compact_place_shows_no_request_that_the_queue_has_forgotten(jobs: Jobs, tmp_path: Path) -> None:
+    where = ("--location", fixture("hive3/a_crud", tmp_path / "t"), "--all-committed")
+    jobs.good("major_compact", *where)
+    (entry,) = jobs.good("major_compact", *where).compactions
+    assert (entry["state"], entry["id"]) == ("already compact", None)
