@@ -60,6 +60,8 @@ class Selection:
             return []
         meant = [closest(name.lower(), alike(name)) for name in missing if not is_glob(name)]
         hint = ", ".join(filter(None, meant))
+        named = [name.split(".", 2) for name in missing if "=" in name]
+        hint = hint or next((f"{parts[0]}.{parts[1]}/{parts[2]}" for parts in named if len(parts) > 2), "")
         text = f"Cannot find {', '.join(missing)}: {where} has such a name{hint and f'; did you mean {hint}?'}"
         return [self.missing_note(MissingError(text))]
 

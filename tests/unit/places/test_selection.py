@@ -147,6 +147,11 @@ def test_a_table_without_partitions_matches_no_pattern_of_any(services: Services
         names(services, warehouse=at(warehouse), tables=("default.other",), partitions=("ds=1",))
 
 
+def test_a_partition_as_it_is_printed_is_told_how_to_be_named(services: Services, warehouse: Path) -> None:
+    with pytest.raises(MissingError, match=r"; did you mean default\.logs/ds=2026-01-01/h=0\?$"):
+        names(services, warehouse=at(warehouse), tables=("default.logs.ds=2026-01-01/h=0",))
+
+
 def test_what_is_passed_over_is_told(services: Services, warehouse: Path) -> None:
     notes = select_places(services, Selection(warehouse=at(warehouse)), ALL).notes
     assert [note for note in notes if note.startswith(f"{warehouse}/files is skipped: ")]
