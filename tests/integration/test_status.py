@@ -128,5 +128,6 @@ def test_what_a_worker_would_refuse_is_told_before_one_does(jobs: Jobs, tmp_path
     ran = jobs("status", "--location", place, ALL, *low)
     (finding,) = ran.document["findings"]
     assert (ran.status, finding["trouble"]) == (4, FindingKind.NOT_COMPACTABLE.value)
-    assert finding["reason"].startswith(decision["reason"])
-    assert "has no ACID columns" in finding["reason"]
+    fact, _, _ = decision["reason"].partition(";")  # what to do about it depends on who names the table
+    assert finding["reason"].startswith(fact)
+    assert "has no ACID columns" in fact
