@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from html import escape
 from threading import get_ident
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -71,7 +72,7 @@ class CompactionTask:
         return TaskResult(plan=self.plan, number=self.number, error=error, made=None if error else made)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class CompactionPlan:
     """What a job is about to do, of all of its tables and partitions; nothing where all are compact already.
 
@@ -89,6 +90,13 @@ class CompactionPlan:
         lines = [line for place in self.places for line in compaction_lines(place, dry_run=True)]
         size = sum(task.length for task in self.tasks)
         return "\n".join([*lines, f"{plural(len(self.tasks), 'task')}, {plural(size, 'byte')} of input"])
+
+    def __repr__(self) -> str:
+        return f"<CompactionPlan: {plural(len(self.places), 'place')}, {plural(len(self.tasks), 'task')}>"
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        return f"<pre>{escape(str(self))}</pre>"
 
 
 _GIVEN_BACK = "its tables and partitions are given back"

@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
 from inspect import Parameter, signature
-from types import NoneType
 from typing import Any, ParamSpec, TypeVar
 
 from acidlib.errors import AcidError, DefectError, UsageError
@@ -14,14 +13,20 @@ from acidlib.wording import did_you_mean
 
 P = ParamSpec("P")
 R = TypeVar("R")
-_KINDS: dict[str, tuple[type, ...]] = {
-    "bool": (bool,),
-    "str | None": (str, NoneType),
-    "str | bool | None": (str, bool, NoneType),
+_FORMS: dict[str, tuple[Callable[[object], bool], str]] = {
+    "bool": (lambda value: isinstance(value, bool), "True or False"),
+    "str | None": (lambda value: value is None or isinstance(value, str), "a text or None"),
+    "str | bool | None": (
+        lambda value: value is None or isinstance(value, str | bool),
+        "a text such as 'all' or 'sample=0.1', True, False or None",
+    ),
+    "Shown": (
+        lambda value: value is None or value is False or callable(value),
+        "a function of each step, None or False",
+    ),
+    "TextOrTexts": (lambda value: isinstance(value, Iterable), "a text, or several"),
 }
-"""Types of arguments for which Python would take other values by their truth, or fail far from the caller."""
-_SHOWN = "Shown"
-"""The type of what shows the progress: a function, None or False."""
+"""What an argument of a type is, and how that is said: Python would take another value by its truth, or fail later."""
 _PARTITION = re.compile(r"[A-Za-z0-9_]+=[^\s=]*(/[A-Za-z0-9_]+=[^\s=]*)*")
 _CONDITION = re.compile(r"\S.*[\s<>=].*\S", re.DOTALL)
 _TABLE = re.compile(r"[^\s.]+\.[^\s.]+")
@@ -74,16 +79,9 @@ def verb(options: Any = None) -> Callable[[Callable[P, R]], Callable[P, R]]:
             except TypeError as error:
                 raise UsageError(f"Cannot call {function.__name__}(): {error}") from None
             for name, value in kwargs.items():
-                annotation = str(explicit.parameters[name].annotation)
-                if annotation == _SHOWN and not (value is None or value is False or callable(value)):
-                    raise UsageError(
-                        f"Cannot call {function.__name__}(): {name} is a function of each step, None or False, and not "
-                        f"{value!r}"
-                    )
-                kinds = _KINDS.get(annotation)
-                if kinds is not None and not isinstance(value, kinds):
-                    words = " or ".join("None" if kind is NoneType else kind.__name__ for kind in kinds)
-                    raise UsageError(f"Cannot call {function.__name__}(): {name} is {words}, and not {value!r}")
+                fits, form = _FORMS.get(str(explicit.parameters[name].annotation), (None, ""))
+                if fits is not None and not fits(value):
+                    raise UsageError(f"Cannot call {function.__name__}(): {name} is {form}, and not {value!r}")
             try:
                 return function(*args, **kwargs)
             except AcidError as error:

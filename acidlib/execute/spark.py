@@ -398,10 +398,11 @@ def has_stopped(context: SparkContext) -> bool:
 
 
 def first_line(error: Exception) -> str:
-    """Return the line of Spark's message that names the error, without the package of its class."""
+    """Return the line of Spark's message that names the error, without the package of its class; else the first one."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip() and not line.strip().startswith("at ")]
     named = [line for line in lines if "Error: " in line or "Exception: " in line]
-    return _PACKAGES.sub("", (named or lines or [type(error).__name__])[-1])[:_MAX_MESSAGE_CHARACTERS]
+    line = (named[-1:] or lines or [type(error).__name__])[0]  # below the first line of an analysis stands its plan
+    return _PACKAGES.sub("", line)[:_MAX_MESSAGE_CHARACTERS]
 
 
 def _tracking_url(context: SparkContext) -> str | None:

@@ -77,6 +77,7 @@ def test_the_result_is_that_of_a_compaction(place: Path, tmp_path: Path, kind: A
     with table(place).compaction(kind, **options) as job:
         assert len(job.plan.tasks) > 1
         assert f"\n{len(job.plan.tasks)} tasks, " in str(job.plan)
+        assert repr(job.plan) == f"<CompactionPlan: 1 place, {len(job.plan.tasks)} tasks>"
         (planned,) = job.plan.places
         result = job.commit(pool(pickle.loads(pickle.dumps(job.plan)).tasks))
     (entry,), (done,) = result.entries, result.places

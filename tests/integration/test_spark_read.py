@@ -228,6 +228,8 @@ def test_nothing_stays_open_after_an_error(session: SparkSession, crud: Opener) 
     wrong = Wanted(where="id in (select 1) or explode(value)", exact=False)
     with pytest.raises(UsageError, match=r"Cannot use the condition"):
         crud.dataframe(session, wrong)
+    with pytest.raises(UsageError, match=r"Cannot use the condition 'id': \[DATATYPE_MISMATCH"):
+        crud.dataframe(session, Wanted(where="id", exact=False))
     with pytest.raises(UsageError, match="no_such"):
         crud.dataframe(session, Wanted(columns=("no_such",), exact=False))
     assert not crud.open

@@ -19,6 +19,11 @@ CALLS: dict[str, Any] = {
     "it has no argument dry_run; plan() does that": {"kind": "major", "dry_run": True},
     "progress is a function of each step, None or False, and not 'no'": {"kind": "major", "progress": "no"},
     "progress is a function of each step, None or False, and not True": {"kind": "major", "progress": True},
+    "partitions is a text, or several, and not None": {"kind": "major", "partitions": None},
+    "verify is a text such as 'all' or 'sample=0.1', True, False or None, and not 0.1": {
+        "kind": "major",
+        "verify": 0.1,
+    },
     "missing a required argument: 'kind'": {},
 }
 
