@@ -84,7 +84,8 @@ def loop(service: Service, job: tuple[str, ...], stop: Path, record: Path) -> No
         while not stop.exists():
             ran = service(*job)
             entries = ran.document.get("compactions" if "compact" in job[0] else "cleanings", [])
-            ends = [(entry["state"], parse_location(entry["location"]).kind) for entry in entries if entry["location"]]
+            located = [(entry["state"], parse_location(entry["location"])) for entry in entries if entry["location"]]
+            ends = [(state, str(location.kind)) for state, location in located]
             out.write(json.dumps({"status": ran.status, "ends": ends, "err": ran.err, "out": ran.out}) + "\n")
             out.flush()
             time.sleep(PAUSE_SECONDS)
@@ -225,7 +226,7 @@ def check_jobs(records: dict[str, list[dict[str, Any]]]) -> None:
         ]
         assert not wrong, (job, wrong[0])
     done = Counter((state, kind) for runs in records.values() for run in runs for state, kind in run["ends"])
-    for kind in DATABASES:
+    for kind in map(str, DATABASES):
         assert done["ready for cleaning", kind], done
         assert done["succeeded", kind], done
 
