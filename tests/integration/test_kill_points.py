@@ -164,7 +164,7 @@ def test_killed_while_it_undoes(jobs: Jobs, tmp_path: Path, point: str, then: st
         if then == "others come first":
             jobs.good("cleaner", "--retention", "0s")
             assert read(place) == rows
-        state = jobs.good(*undo).document["undo"]["state"]
+        state = jobs(*undo).document["undo"]["state"]
     if point is Point.UNDONE:
         assert state == "already undone"
     elif then == "others come first" and not is_undone:
