@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from acidlib.errors import RefusedError, RetryError
-from acidlib.wording import parse_duration, parse_flag
+from acidlib.errors import RetryError
+from acidlib.stores.properties import StoreProperties
 
 if TYPE_CHECKING:
     from google.auth.credentials import Credentials as GoogleCredentials
@@ -106,7 +106,7 @@ def gcs_options(bucket: str, properties: Mapping[str, str], read_key: Callable[[
 
     read_key  returns the contents of the file of a key, by its path
     """
-    own = _Properties(bucket, properties)
+    own = _ConnectorProperties(f"the bucket {bucket}", properties)
     for name in _REFUSED:
         if own.text(name):
             raise own.refused(name, "is not supported")
@@ -120,9 +120,6 @@ def gcs_options(bucket: str, properties: Mapping[str, str], read_key: Callable[[
     root = own.text("storage.root.url") or _ROOT_URL
     if "://" not in root:
         raise own.refused("storage.root.url", f"is {root!r}, which is no URL")
-    retries = own.text("http.max.retry")
-    if retries and not retries.isdecimal():
-        raise own.refused("http.max.retry", f"is {retries!r}, which is no number")
     return GcsOptions(
         bucket=bucket,
         log_in=log_in,
@@ -130,7 +127,7 @@ def gcs_options(bucket: str, properties: Mapping[str, str], read_key: Callable[[
         account=str(json.loads(key).get("client_email", "")) if key else "",
         root=root.rstrip("/") + "/",
         path=(own.text("storage.service.path") or _SERVICE_PATH).strip("/") + "/",
-        attempts=int(retries) + 1 if retries else _TRIES,
+        attempts=1 + own.number("http.max.retry", _TRIES - 1),
         connect_seconds=own.seconds("http.connect-timeout", 10.0),
         answer_seconds=own.seconds("http.read-timeout", 60.0),
     )
@@ -148,20 +145,12 @@ def with_stored_credentials(
     return {**properties, **stored(names, providers)} if providers else properties
 
 
-class _Properties:
-    """The properties of the connector."""
-
-    def __init__(self, bucket: str, properties: Mapping[str, str]) -> None:
-        self._bucket = bucket
-        self._properties = properties
+class _ConnectorProperties(StoreProperties):
+    """The properties of the connector, which are those of all buckets."""
 
     def key(self, name: str) -> str:
-        """Return the name of the property in force."""
         legacy = LEGACY + name
-        return legacy if PREFIX + name not in self._properties and legacy in self._properties else PREFIX + name
-
-    def text(self, name: str) -> str:
-        return self._properties.get(self.key(name), "").strip()
+        return legacy if PREFIX + name not in self.properties and legacy in self.properties else PREFIX + name
 
     def required(self, name: str) -> str:
         """Return a text that has to be there; RefusedError without it."""
@@ -169,26 +158,8 @@ class _Properties:
             raise self.refused(name, "is not set")
         return text
 
-    def flag(self, name: str, *, default: bool) -> bool:
-        text = self.text(name)
-        try:
-            return parse_flag(text) if text else default
-        except ValueError:
-            raise self.refused(name, f"is {text.lower()!r}, which is neither true nor false") from None
 
-    def seconds(self, name: str, default: float) -> float:
-        """Return the seconds of a duration in Hadoop's form: in milliseconds, or with its unit; 0 is no limit there."""
-        text = self.text(name)
-        try:
-            return parse_duration(text or "0", "ms") / 1000 or default
-        except ValueError:
-            raise self.refused(name, f"is {text.lower()!r}, which is no duration") from None
-
-    def refused(self, name: str, why: str) -> RefusedError:
-        return RefusedError(f"Cannot use the bucket {self._bucket}: {self.key(name)} {why}")
-
-
-def _log_in(own: _Properties, read_key: Callable[[str], str]) -> tuple[LogInAs, str]:
+def _log_in(own: _ConnectorProperties, read_key: Callable[[str], str]) -> tuple[LogInAs, str]:
     """Return the source of credentials, and the key if there is one, in the order of the connector.
 
     Release 3 names the source; release 2 takes the first that is given.
@@ -218,7 +189,7 @@ def _log_in(own: _Properties, read_key: Callable[[str], str]) -> tuple[LogInAs, 
     return log_in, ""
 
 
-def _account_key(own: _Properties, read_key: Callable[[str], str]) -> str:
+def _account_key(own: _ConnectorProperties, read_key: Callable[[str], str]) -> str:
     """Return the key of a service account, given in the properties or by the path of its file."""
     given = own.text("auth.service.account.private.key")
     if given and not own.text("auth.type"):

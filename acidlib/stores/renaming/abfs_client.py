@@ -55,8 +55,8 @@ from acidlib.stores.http import (
     pause_before,
     send,
 )
+from acidlib.stores.properties import StoreProperties
 from acidlib.waiting import asking
-from acidlib.wording import parse_duration, parse_flag
 
 if TYPE_CHECKING:
     from azure.core.credentials import TokenCredential
@@ -204,20 +204,16 @@ def with_stored_secrets(
     return {**properties, **stored(names, providers)} if providers else properties
 
 
-class _AccountProperties:
+class _AccountProperties(StoreProperties):
     """The properties that hold for one account."""
 
     def __init__(self, host: str, properties: Mapping[str, str]) -> None:
+        super().__init__(f"the account {host}", properties)
         self._host = host
-        self._properties = properties
 
     def key(self, name: str) -> str:
-        """Return the name of the property in force."""
         of_account = f"{PREFIX}{name}.{self._host}"
-        return of_account if of_account in self._properties else PREFIX + name
-
-    def text(self, name: str) -> str:
-        return self._properties.get(self.key(name), "").strip()
+        return of_account if of_account in self.properties else PREFIX + name
 
     def key_text(self) -> str:
         """Return the key of the account; RefusedError unless it is in base 64."""
@@ -232,35 +228,11 @@ class _AccountProperties:
         """Raise RefusedError for a host that is not of Azure, unless a property gives it this way to log in."""
         host = self._host.partition(":")[0].lower()
         own = f"{PREFIX}{_GIVEN.get(log_in, 'account.auth.type')}.{self._host}"
-        if not host.endswith(_OF_AZURE) and not self._properties.get(own, "").strip():
+        if not host.endswith(_OF_AZURE) and not self.properties.get(own, "").strip():
             raise RefusedError(
                 f"Cannot use the account {self._host}: it is not of Azure ({', '.join(_OF_AZURE)}), and nothing that "
                 f"shows who asks is sent elsewhere without {own}"
             )
-
-    def flag(self, name: str, *, default: bool) -> bool:
-        text = self.text(name)
-        try:
-            return parse_flag(text) if text else default
-        except ValueError:
-            raise self.refused(name, f"is {text.lower()!r}, which is neither true nor false") from None
-
-    def number(self, name: str, default: int) -> int:
-        text = self.text(name)
-        if text and not text.isdecimal():
-            raise self.refused(name, f"is {text!r}, which is no number")
-        return int(text) if text else default
-
-    def seconds(self, name: str, default: float) -> float:
-        """Return the seconds of a duration in Hadoop's form: in milliseconds, or with its unit."""
-        text = self.text(name)
-        try:
-            return parse_duration(text, "ms") / 1000 if text else default
-        except ValueError:
-            raise self.refused(name, f"is {text.lower()!r}, which is no duration") from None
-
-    def refused(self, name: str, why: str) -> RefusedError:
-        return RefusedError(f"Cannot use the account {self._host}: {self.key(name)} {why}")
 
 
 def _log_in(own: _AccountProperties) -> LogIn:

@@ -44,7 +44,7 @@ from urllib3.exceptions import HTTPError
 from acidlib.errors import AcidError, CorruptError, MissingError, RefusedError, RetryError
 from acidlib.stores.buckets.bucket import ChangedError, UnderWayError, UploadGoneError
 from acidlib.stores.filesystem import permission_missing
-from acidlib.wording import parse_duration, parse_flag
+from acidlib.stores.properties import StoreProperties
 
 if TYPE_CHECKING:
     from mypy_boto3_s3.client import S3Client
@@ -212,47 +212,16 @@ def with_stored_keys(
     return {**properties, **stored(names, providers)} if providers else properties
 
 
-class _BucketProperties:
+class _BucketProperties(StoreProperties):
     """The properties that hold for one bucket."""
 
     def __init__(self, bucket: str, properties: Mapping[str, str]) -> None:
-        self._bucket = bucket
-        self._properties = properties
+        super().__init__(f"the bucket {bucket}", properties)
+        self._own = f"{PREFIX}bucket.{bucket}."
 
     def key(self, name: str) -> str:
-        """Return the name of the property in force."""
-        of_bucket = f"{PREFIX}bucket.{self._bucket}.{name}"
-        return of_bucket if of_bucket in self._properties else PREFIX + name
-
-    def text(self, name: str) -> str:
-        return self._properties.get(self.key(name), "").strip()
-
-    def flag(self, name: str, *, default: bool) -> bool:
-        text = self.text(name)
-        try:
-            return parse_flag(text) if text else default
-        except ValueError:
-            raise self.refused(name, f"is {text.lower()!r}, which is neither true nor false") from None
-
-    def number(self, name: str, default: int) -> int:
-        text = self.text(name)
-        if text and not text.isdecimal():
-            raise self.refused(name, f"is {text!r}, which is no number")
-        return int(text) if text else default
-
-    def seconds(self, name: str, default: float) -> float:
-        """Return the seconds of a duration in Hadoop's form: in milliseconds, or with its unit."""
-        text = self.text(name)
-        try:
-            seconds = parse_duration(text or "0", "ms") / 1000
-        except ValueError:
-            seconds = -1.0
-        if seconds < 0:
-            raise self.refused(name, f"is {text.lower()!r}, which is no duration")
-        return seconds or default  # 0 is no limit to Hadoop
-
-    def refused(self, name: str, why: str) -> RefusedError:
-        return RefusedError(f"Cannot use the bucket {self._bucket}: {self.key(name)} {why}")
+        of_bucket = self._own + name
+        return of_bucket if of_bucket in self.properties else PREFIX + name
 
 
 def _credentials(own: _BucketProperties, *, has_keys: bool) -> tuple[tuple[Credentials, ...], str]:

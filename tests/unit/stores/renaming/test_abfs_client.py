@@ -203,6 +203,7 @@ def test_limits_and_modes() -> None:
         },
     )
     assert (found.tries, found.connect_seconds, found.answer_seconds, found.umask) == (3, 0.5, 2.0, "0027")
+    assert options({"http.read.timeout": "0"}).answer_seconds == 60.0  # no limit to Hadoop
     with pytest.raises(RefusedError, match="only octal numbers"):
         container_options(f"lake@{HOST}", {"fs.permissions.umask-mode": "u=rwx"})
 
