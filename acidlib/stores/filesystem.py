@@ -174,6 +174,18 @@ class RenameFileSystem(FileSystem):
             require_few(path, len(entries))
         return tuple(sorted(entries, key=lambda entry: entry.path))
 
+    def remove_files(self, path: str, pace: Pace) -> None:
+        """Remove the files of a directory and of all below it, each at a pace; directories stay.
+
+        Of what is no directory nothing is removed.
+        """
+        if not self.is_directory(path):
+            return
+        for entry in self.list_tree(path, enter_hidden=True, missing=ConflictError):
+            if not entry.is_directory:
+                pace(1)
+                self.remove_file(f"{path}/{entry.path}", missing=ConflictError)
+
     @abstractmethod
     def create(self, path: str, data: bytes, *, durable: bool = True) -> None:
         """Create a file whole and exclusively: an existing one raises `ConflictError` and stays.

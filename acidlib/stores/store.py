@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -24,7 +25,7 @@ from acidlib.acid.names import (
     parse_directory,
 )
 from acidlib.arguments import TRASH as TRASH_ARGUMENT
-from acidlib.datafiles import DataFiles
+from acidlib.datafiles import DataFiles, SinkFile, SourceFile
 from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError
 from acidlib.location import Location
 from acidlib.memory import Memory
@@ -200,6 +201,29 @@ def require_inside(name: str, length: int, offset: int, size: int) -> None:
     """Raise CorruptError when a range is not all inside the logical length of a file."""
     if offset < 0 or size < 0 or offset + size > length:
         raise CorruptError(f"Cannot read {name}: bytes {offset} to {offset + size} are outside it")
+
+
+PIECE_BYTES = 4 << 20
+"""Bytes that are copied at a time where a file goes through this process."""
+
+
+def copy_through(sink: SinkFile, source: SourceFile, offset: int, size: int) -> None:
+    """Append a range of another file to a sink by reads and writes; while a piece is written the next one is read."""
+    if size <= PIECE_BYTES:
+        sink.write(source.read(offset, size))
+        return
+    end = offset + size
+    starts = range(offset, end, PIECE_BYTES)
+    with ThreadPoolExecutor(1, "acidlib-read") as reading:
+        coming = reading.submit(source.read, offset, PIECE_BYTES)
+        for start in starts[1:]:
+            with asking("read", source.name):
+                data = coming.result()
+            coming = reading.submit(source.read, start, min(PIECE_BYTES, end - start))
+            sink.write(data)
+        with asking("read", source.name):
+            data = coming.result()
+        sink.write(data)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -453,11 +453,8 @@ class AbfsFileSystem(RenameFileSystem):
         """Remove a directory by one call, and those that go on with it, or at a pace file by file."""
         del identity  # it has none: no link leads from one place to another
         path = "/".join((root, *safe_parts(root, relative)))
-        if pace is not None and self.is_directory(path):
-            for entry in self.list_tree(path, enter_hidden=True, missing=ConflictError):
-                if not entry.is_directory:
-                    pace(1)
-                    self.remove_file(f"{path}/{entry.path}", missing=ConflictError)
+        if pace is not None:
+            self.remove_files(path, pace)
         with self._container.raising("remove", path, missing=ConflictError):
             is_gone = self._container.delete(self._container.inside(path), recursive=True)
         if not is_gone:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -48,15 +47,12 @@ from acidlib.stores.renaming.hdfs_client import (
     was_not_sent,
 )
 from acidlib.stores.renaming.store import RenameStore
-from acidlib.stores.store import TaskFiles, require_inside
+from acidlib.stores.store import TaskFiles, copy_through, require_inside
 from acidlib.waiting import asking
 
 if TYPE_CHECKING:
     from hdfs_native import Client, FileReader, FileStatus
     from hdfs_native._internal import RawFileWriter
-
-_PIECE = 4 << 20
-"""Bytes that are read and written at a time; while one is written the next is read."""
 
 _AHEAD = 64 << 10
 """Bytes that a read fetches at least. Each is a round trip to a data node, and small streams lie side by side."""
@@ -165,21 +161,7 @@ class HdfsSink:
 
     def copy(self, source: SourceFile, offset: int, size: int) -> None:
         """Append a range of another file, through this process: HDFS copies nothing by itself."""
-        if size <= _PIECE:
-            self.write(source.read(offset, size))
-            return
-        end = offset + size
-        starts = range(offset, end, _PIECE)
-        with ThreadPoolExecutor(1, "acidlib-read") as reading:
-            coming = reading.submit(source.read, offset, _PIECE)
-            for start in starts[1:]:
-                with asking("read", source.name):
-                    data = coming.result()
-                coming = reading.submit(source.read, start, min(_PIECE, end - start))
-                self.write(data)
-            with asking("read", source.name):
-                data = coming.result()
-            self.write(data)
+        copy_through(self, source, offset, size)
 
     def close(self, *, durable: bool = True) -> None:  # noqa: ARG002 - there is no other way
         """Send the rest, wait until all data nodes of the last block have it, and finish the file.
@@ -382,11 +364,8 @@ class HdfsFileSystem(RenameFileSystem):
         """Remove a directory by one call, or at a pace file by file."""
         del identity  # it has none: no link leads from one place to another
         path = "/".join((root, *safe_parts(root, relative)))
-        if pace is not None and self.is_directory(path):
-            for entry in self.list_tree(path, enter_hidden=True, missing=ConflictError):
-                if not entry.is_directory:
-                    pace(1)
-                    self.remove_file(f"{path}/{entry.path}", missing=ConflictError)
+        if pace is not None:
+            self.remove_files(path, pace)
         with raising_hdfs_errors("remove", path, missing=ConflictError):
             if not self._delete(path, recursive=True):
                 raise FileNotFoundError(path)

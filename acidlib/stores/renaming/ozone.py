@@ -26,7 +26,6 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from http.client import HTTPConnection, HTTPException
 from typing import Any, TypeVar
@@ -56,13 +55,13 @@ from acidlib.stores.renaming.ozone_client import (
 )
 from acidlib.stores.renaming.ozone_trials import ozone_promises
 from acidlib.stores.renaming.store import RenameStore
-from acidlib.stores.store import Claim, TaskFiles, require_inside
+from acidlib.stores.store import Claim, TaskFiles, copy_through, require_inside
 from acidlib.waiting import asking
 
 Answer = TypeVar("Answer")
 
-_PIECE = 4 << 20
-"""Bytes that are read and written at a time; while one is written the next is read."""
+_CHUNK_BYTES = 4 << 20
+"""Bytes of a file that are sent at a time."""
 _AHEAD = 64 << 10
 """Bytes that a read fetches at least: each is a request."""
 _KEPT = 4
@@ -157,21 +156,7 @@ class OzoneSink:
 
     def copy(self, source: SourceFile, offset: int, size: int) -> None:
         """Append a range of another file, through this process: HttpFS copies nothing by itself."""
-        if size <= _PIECE:
-            self.write(source.read(offset, size))
-            return
-        end = offset + size
-        starts = range(offset, end, _PIECE)
-        with ThreadPoolExecutor(1, "acidlib-read") as reading:
-            coming = reading.submit(source.read, offset, _PIECE)
-            for start in starts[1:]:
-                with asking("read", source.name):
-                    data = coming.result()
-                coming = reading.submit(source.read, start, min(_PIECE, end - start))
-                self.write(data)
-            with asking("read", source.name):
-                data = coming.result()
-            self.write(data)
+        copy_through(self, source, offset, size)
 
     def close(self, *, durable: bool = True) -> None:  # noqa: ARG002 - there is no other way
         """Send the end, and wait until Ozone has the file.
@@ -201,8 +186,8 @@ class OzoneSink:
 
 
 def _send_chunks(connection: HTTPConnection, piece: memoryview) -> None:
-    for start in range(0, len(piece), _PIECE):
-        chunk = piece[start : start + _PIECE]
+    for start in range(0, len(piece), _CHUNK_BYTES):
+        chunk = piece[start : start + _CHUNK_BYTES]
         _send(connection, b"%x\r\n" % len(chunk))
         _send(connection, chunk)
         _send(connection, b"\r\n")
@@ -354,11 +339,8 @@ class OzoneFileSystem(RenameFileSystem):
         """Remove a directory by one call, or at a pace file by file."""
         del identity  # it has none: no link leads from one place to another
         path = "/".join((root, *safe_parts(root, relative)))
-        if pace is not None and self.is_directory(path):
-            for entry in self.list_tree(path, enter_hidden=True, missing=ConflictError):
-                if not entry.is_directory:
-                    pace(1)
-                    self.remove_file(f"{path}/{entry.path}", missing=ConflictError)
+        if pace is not None:
+            self.remove_files(path, pace)
         with raising_ozone_errors("remove", path, missing=ConflictError):
             if not self._delete(path, recursive=True):
                 raise ConflictError(f"Cannot remove {path}: there is no such file or directory")
