@@ -75,6 +75,11 @@ def alike(name: str, known: Iterable[str], *, likeness: float = 0.8) -> list[str
     return get_close_matches(name, list(known), cutoff=likeness)
 
 
+def first_line_of(error: BaseException) -> str:
+    """Return the first line of what an error says; the name of its class where it says nothing."""
+    return next(iter(str(error).splitlines()), "") or type(error).__name__
+
+
 def plural(count: int, noun: str, many: str | None = None) -> str:
     """Return `1 row`, `1,234 rows`; `many` where the plural is not formed with an s."""
     return f"{count:,} {noun if count == 1 else many or noun + 's'}"

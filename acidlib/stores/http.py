@@ -33,6 +33,7 @@ from urllib3.exceptions import (
 )
 
 from acidlib.masking import masked
+from acidlib.wording import first_line_of
 
 _CONNECTIONS, _SERVERS = 32, 16
 _FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS, _PATIENCE_SECONDS = 0.1, 8.0, 1.0
@@ -204,5 +205,5 @@ def pause_before(number: int, *, is_busy: bool = False) -> None:
 
 def _brief(error: BaseException) -> str:
     """Return what a client says of a failure, without its connection, and an address whose parameters may be secret."""
-    text = next(iter(str(error).splitlines()), "") or type(error).__name__
+    text = first_line_of(error)
     return re.sub(r"\?\S*", "", text.rpartition("object at 0x")[2].partition(": ")[2] or text)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from acidlib.config.files import absolute_path
@@ -216,17 +217,24 @@ def _in_ozone(stores: Stores, location: Location) -> OpenStore:
     return OpenStore(OzoneStore(fs), OzoneDataFiles(server, stores.memory))
 
 
+@contextmanager
+def _packages_of(extra: str, location: Location) -> Iterator[None]:
+    """Guard imports that an extra brings; RefusedError names it where it is not installed."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise RefusedError(
+            f"Cannot open {location}: {error.name} is not installed; pip install 'acidlib[{extra}]' brings it"
+        ) from error
+
+
 def _in_bucket(stores: Stores, location: Location) -> OpenStore:
     """Open a bucket; RefusedError where its client is not installed, or does not understand its settings."""
-    try:
+    with _packages_of("s3", location):
         from acidlib.stores.buckets.files import BucketDataFiles
         from acidlib.stores.buckets.store import BucketStore
         from acidlib.stores.s3.bucket import S3Bucket
         from acidlib.stores.s3.client import s3_options, with_stored_keys
-    except ModuleNotFoundError as error:
-        raise RefusedError(
-            f"Cannot open {location}: {error.name} is not installed; pip install 'acidlib[s3]' brings it"
-        ) from error
     properties = with_stored_keys(location.authority, stores.configuration, stores.secrets.passwords)
     bucket = S3Bucket(s3_options(location.authority, properties), stores.unreachable)
     return OpenStore(BucketStore(bucket), BucketDataFiles(bucket, stores.memory))
@@ -234,15 +242,11 @@ def _in_bucket(stores: Stores, location: Location) -> OpenStore:
 
 def _in_gcs_bucket(stores: Stores, location: Location) -> OpenStore:
     """Open a bucket; RefusedError where its client is not installed, or does not understand its settings."""
-    try:
+    with _packages_of("gcs", location):
         from acidlib.stores.buckets.files import BucketDataFiles
         from acidlib.stores.buckets.store import BucketStore
         from acidlib.stores.gcs.bucket import GcsBucket
         from acidlib.stores.gcs.options import gcs_options, with_stored_credentials
-    except ModuleNotFoundError as error:
-        raise RefusedError(
-            f"Cannot open {location}: {error.name} is not installed; pip install 'acidlib[gcs]' brings it"
-        ) from error
     properties = with_stored_credentials(stores.configuration, stores.secrets.passwords)
     options = gcs_options(location.authority, properties, stores.key_files.read)
     bucket = GcsBucket(options, stores.unreachable)
@@ -251,13 +255,9 @@ def _in_gcs_bucket(stores: Stores, location: Location) -> OpenStore:
 
 def _in_container(stores: Stores, location: Location) -> OpenStore:
     """Open a container; RefusedError where its client is not installed, or does not understand its settings."""
-    try:
+    with _packages_of("azure", location):
         from acidlib.stores.renaming.abfs import AbfsDataFiles, AbfsStore
         from acidlib.stores.renaming.abfs_client import Container, container_options, with_stored_secrets
-    except ModuleNotFoundError as error:
-        raise RefusedError(
-            f"Cannot open {location}: {error.name} is not installed; pip install 'acidlib[azure]' brings it"
-        ) from error
     properties = with_stored_secrets(location.authority, stores.configuration, stores.secrets.passwords)
     container = Container(container_options(location.authority, properties), stores.unreachable)
     data = AbfsDataFiles(container, stores.memory, place=location.path)

@@ -37,6 +37,7 @@ from acidlib.stores.http import (
     send,
 )
 from acidlib.waiting import asking
+from acidlib.wording import first_line_of
 
 if TYPE_CHECKING:
     from google.auth.credentials import Credentials as GoogleCredentials
@@ -178,9 +179,8 @@ class GcsClient:
                 self._unreachable.note(options.root, str(error))
             raise _unreachable_error(f"Cannot {action} {path}:", options, str(error)) from error
         except GoogleAuthError as error:
-            first_line = next(iter(str(error).splitlines()), type(error).__name__)
             raise RetryError(
-                f"Cannot {action} {path}: {options.user} cannot log in to {options.server} ({first_line})"
+                f"Cannot {action} {path}: {options.user} cannot log in to {options.server} ({first_line_of(error)})"
             ) from error
 
     def _sent(

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from acidlib.errors import RetryError
 from acidlib.stores.properties import StoreProperties
+from acidlib.wording import first_line_of
 
 if TYPE_CHECKING:
     from google.auth.credentials import Credentials as GoogleCredentials
@@ -237,5 +238,4 @@ def google_credentials(options: GcsOptions) -> GoogleCredentials | None:
         return credentials
     except (GoogleAuthError, ValueError) as error:
         # of a damaged key the library says what is wrong, and never shows it
-        first_line = next(iter(str(error).splitlines()), type(error).__name__)
-        raise RetryError(f"Cannot log in to the bucket {options.shown}: {first_line}") from error
+        raise RetryError(f"Cannot log in to the bucket {options.shown}: {first_line_of(error)}") from error

@@ -57,6 +57,7 @@ from acidlib.stores.http import (
 )
 from acidlib.stores.properties import StoreProperties
 from acidlib.waiting import asking
+from acidlib.wording import first_line_of
 
 if TYPE_CHECKING:
     from azure.core.credentials import TokenCredential
@@ -675,7 +676,7 @@ def _credential(options: ContainerOptions, process: int) -> TokenCredential:
             )
         return identity.DefaultAzureCredential()
     except ValueError as error:
-        raise RefusedError(f"Cannot log in to {options.host}: {_first_line(error)}") from error
+        raise RefusedError(f"Cannot log in to {options.host}: {first_line_of(error)}") from error
 
 
 def _token(credential: TokenCredential) -> str:
@@ -685,11 +686,7 @@ def _token(credential: TokenCredential) -> str:
     try:
         return credential.get_token(_SCOPE).token
     except (AzureError, OSError, ValueError) as error:  # a file of tokens may be missing, or a log-in host be none
-        raise RetryError(f"Cannot log in to Azure Data Lake Storage: {_first_line(error)}") from error
-
-
-def _first_line(error: Exception) -> str:
-    return next(iter(str(error).splitlines()), type(error).__name__)
+        raise RetryError(f"Cannot log in to Azure Data Lake Storage: {first_line_of(error)}") from error
 
 
 def _signature(

@@ -45,6 +45,7 @@ from acidlib.errors import AcidError, CorruptError, MissingError, RefusedError, 
 from acidlib.stores.buckets.bucket import ChangedError, UnderWayError, UploadGoneError
 from acidlib.stores.filesystem import permission_missing
 from acidlib.stores.properties import StoreProperties
+from acidlib.wording import first_line_of
 
 if TYPE_CHECKING:
     from mypy_boto3_s3.client import S3Client
@@ -521,7 +522,7 @@ def _without_answer(error: Exception, start: str, where: str) -> AcidError:
         return RetryError(
             f"{start} {where} sends every request elsewhere: look at fs.s3a.endpoint and fs.s3a.connection.ssl.enabled"
         )
-    first_line = next(iter(str(error).splitlines()), type(error).__name__)
+    first_line = first_line_of(error)
     if isinstance(error, NotS3Error | ResponseParserError):
         return RetryError(f"{start} {where} is no server of S3, or a proxy before one ({first_line})")
     if isinstance(error, ParamValidationError):
