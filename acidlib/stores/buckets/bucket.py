@@ -11,6 +11,7 @@ the object does not: its metadata tell which run made it.
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -20,7 +21,8 @@ from typing import Any, NamedTuple, Protocol
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_exponential
 
 from acidlib.datafiles import SourceFile
-from acidlib.errors import AcidError, ConflictError, CorruptError, RetryError
+from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError, RetryError
+from acidlib.location import StoreKind
 from acidlib.model.uploads import StagedUpload
 from acidlib.stores.filesystem import Pace
 from acidlib.stores.promises import Promise
@@ -29,6 +31,7 @@ from acidlib.wording import plural
 ORIGIN = "acidlib"
 """The name of an object's metadata that holds `StagedUpload.origin`."""
 
+_PATH = re.compile(r"([a-z0-9]+)://([^/]+)(?:/(.*))?", re.DOTALL)
 CONFLICT_TRIES = stop_after_attempt(4)
 CONFLICT_PAUSES = wait_exponential(multiplier=0.1)
 """Tries of a request that another one under way has stopped; the pauses between them are 0.1, 0.2 and 0.4 s."""
@@ -162,6 +165,9 @@ class Bucket(ABC):
 
     __slots__ = ()
 
+    kind: StoreKind
+    """Of the bucket's store."""
+
     absent: str
     unchanged: str
     """The names of the conditions that there is no object, and that it has not changed."""
@@ -179,13 +185,16 @@ class Bucket(ABC):
         """The bucket's name."""
         return self.options.bucket
 
-    @abstractmethod
     def key(self, path: str) -> str:
         """Return the key of a path, without a slash at its end; empty for the bucket. RefusedError in another one."""
+        parsed = _PATH.fullmatch(path)
+        if parsed is None or parsed[1] not in self.kind.schemes or parsed[2] != self.name:
+            raise RefusedError(f"Cannot use {path}: it does not lie in the bucket {self.name}")
+        return (parsed[3] or "").strip("/")
 
-    @abstractmethod
     def path(self, key: str) -> str:
         """Return the path of a key."""
+        return f"{self.kind.schemes[0]}://{self.name}/{key}"
 
     @abstractmethod
     def look(self, path: str) -> StoredObject | None:

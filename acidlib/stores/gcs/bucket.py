@@ -23,7 +23,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import re
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -36,6 +35,7 @@ from msgspec.structs import replace
 from tenacity import retry, retry_if_exception_type
 
 from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError, RetryError
+from acidlib.location import GCS
 from acidlib.model.uploads import Part, StagedUpload
 from acidlib.stores.buckets.bucket import (
     CONFLICT_PAUSES,
@@ -61,7 +61,6 @@ from acidlib.stores.http import LostAnswerError
 from acidlib.stores.promises import FEW_ROUNDS, Promise, race, require, require_conflict
 from acidlib.stores.store import STAGING_PREFIX
 
-_PATH = re.compile(r"gs://([^/]+)(?:/(.*))?", re.DOTALL)
 _LISTED_FIELDS = "name,size,updated,generation"
 _FIELDS = f"{_LISTED_FIELDS},metadata"
 _BYTES = "application/octet-stream"
@@ -76,6 +75,7 @@ class GcsBucket(Bucket):
 
     __slots__ = ("client",)
 
+    kind = GCS
     absent, unchanged = "ifGenerationMatch=0", "ifGenerationMatch"
     is_listed = True
 
@@ -85,15 +85,6 @@ class GcsBucket(Bucket):
     @property
     def options(self) -> GcsOptions:
         return self.client.options
-
-    def key(self, path: str) -> str:
-        parsed = _PATH.fullmatch(path)
-        if parsed is None or parsed[1] != self.name:
-            raise RefusedError(f"Cannot use {path}: it does not lie in the bucket {self.name}")
-        return (parsed[2] or "").strip("/")
-
-    def path(self, key: str) -> str:
-        return f"gs://{self.name}/{key}"
 
     def look(self, path: str) -> StoredObject | None:
         try:

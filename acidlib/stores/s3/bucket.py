@@ -11,7 +11,6 @@ No listing shows an upload, and not every store lists uploads: only who knows it
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -25,6 +24,7 @@ from tenacity import retry, retry_if_exception_type
 from urllib3.exceptions import HTTPError
 
 from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError, RetryError
+from acidlib.location import S3
 from acidlib.model.uploads import Part, StagedUpload
 from acidlib.stores.buckets.bucket import (
     CONFLICT_PAUSES,
@@ -62,7 +62,6 @@ from acidlib.stores.s3.client import (
 if TYPE_CHECKING:
     from mypy_boto3_s3.client import S3Client
 
-_PATH = re.compile(r"s3[an]?://([^/]+)(?:/(.*))?", re.DOTALL)
 _TRIES = 3
 _SHORT = ("list", "look at")
 """Actions that take a server no time."""
@@ -74,6 +73,7 @@ class S3Bucket(Bucket):
 
     __slots__ = ("_options", "_unreachable")
 
+    kind = S3
     absent, unchanged = "If-None-Match", "If-Match"
     is_listed = False
 
@@ -89,15 +89,6 @@ class S3Bucket(Bucket):
     def client(self) -> S3Client:
         """The client of this process; threads share it."""
         return client_of(self.options, os.getpid())
-
-    def key(self, path: str) -> str:
-        parsed = _PATH.fullmatch(path)
-        if parsed is None or parsed[1] != self.name:
-            raise RefusedError(f"Cannot use {path}: it does not lie in the bucket {self.name}")
-        return (parsed[2] or "").strip("/")
-
-    def path(self, key: str) -> str:
-        return f"s3a://{self.name}/{key}"
 
     @contextmanager
     def raising(self, action: str, path: str, *, missing: type[AcidError] = CorruptError) -> Iterator[None]:
