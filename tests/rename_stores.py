@@ -17,6 +17,13 @@ from acidlib.stores.stores import Stores
 _NUMBERS = count()
 
 
+def renaming_files(stores: Stores, location: Location) -> RenameFileSystem:
+    """The file system of a store that publishes by renames."""
+    fs = stores.fs(location)
+    assert isinstance(fs, RenameFileSystem)
+    return fs
+
+
 class _Watched:
     """A file system whose changes are done by a `Watch`."""
 
@@ -44,12 +51,12 @@ class RenameStoreUnderTest:
 
     def lay(self, path: str, data: bytes | None) -> None:
         if data is None:
-            self.stores.renaming_files(self.root).make_directory(path)
+            renaming_files(self.stores, self.root).make_directory(path)
         else:
             self._write(path, data)
 
     def open(self, watch: Watch) -> Opened:
-        fs: Any = _Watched(self.stores.renaming_files(self.root), watch)
+        fs: Any = _Watched(renaming_files(self.stores, self.root), watch)
         return Opened(
             store=RenameStore(fs), fs=fs, write=lambda path, data: watch("write", lambda: self._write(path, data))
         )

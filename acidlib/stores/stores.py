@@ -24,7 +24,7 @@ from acidlib.location import (
 )
 from acidlib.memory import DEFAULT_MEMORY, Memory
 from acidlib.model.tables import is_partition_directory
-from acidlib.stores.filesystem import FileSystem, RenameFileSystem, UnreachableServers
+from acidlib.stores.filesystem import FileSystem, UnreachableServers
 from acidlib.stores.hadoop import Hadoop, HandedTokens, JavaSecrets, resolve_viewfs
 from acidlib.stores.renaming.hdfs import HdfsDataFiles, HdfsFileSystem, HdfsStore
 from acidlib.stores.renaming.hdfs_client import IMPLEMENTATION, about_hdfs, default_authority, whole_authority
@@ -161,13 +161,6 @@ class Stores:
     def fs(self, location: Location) -> FileSystem:
         """Return the file system that reads and removes there."""
         return self.store(location).fs
-
-    def renaming_files(self, location: Location) -> RenameFileSystem:
-        """Return the file system of a store that publishes by renames; RefusedError for another one."""
-        fs = self.fs(location)
-        if not isinstance(fs, RenameFileSystem):
-            raise RefusedError(f"Cannot rename in {location}: its store has no renames")
-        return fs
 
     def store(self, location: Location) -> Store:
         """Return the store that publishes there."""

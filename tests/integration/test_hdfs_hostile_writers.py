@@ -11,6 +11,7 @@ import pytest
 from hdfs_native import Client
 from hdfs_tables import names, uploaded
 from judges.tables import inserts, write_dir
+from rename_stores import renaming_files
 from servers.hdfs import Hdfs
 
 from acidlib.errors import AcidError, RefusedError
@@ -132,6 +133,6 @@ def test_a_tree_that_grows_while_it_is_walked_has_an_end(
 
     monkeypatch.setattr(Client, "list_status", list_status)
     monkeypatch.setattr(filesystem, "MAX_ENTRIES", 50)
-    files = service.renaming_files(his)
+    files = renaming_files(service, his)
     with pytest.raises(RefusedError, match="more than 50 files and directories"):
         files.inherit(f"{hdfs.uri}{root}", str(his))
