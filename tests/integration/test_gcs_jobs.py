@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
 from gcs_tables import downloaded, names, uploaded
 from judges import merge
-from judges.fixtures import Fixture, fixtures
-from judges.plain_rows import insert_only_rows
-from long_runs import amount, in_a_long_run
+from judges.fixtures import Fixture
+from long_runs import in_a_long_run
 from servers.gcs import FAKE, GcsServer
 from servers.s3_proxy import Relay
 
@@ -27,13 +27,11 @@ from acidlib.stores.promises import BrokenPromiseError
 from acidlib.stores.stores import Stores
 from integration.children import killed_at
 from integration.harness import AROUND, Jobs, fixture, probed
-from integration.test_hdfs_jobs import asked, contents
+from integration.store_jobs import NOW, contents, each_table, leave_the_same_rows, without_claims
 
 pytestmark = pytest.mark.live
 
-NOW = ("--retention", "0s")
 ALL = ("--all-committed",)
-KINDS = ("minor", "major")
 
 
 @pytest.fixture(autouse=True)
@@ -41,43 +39,12 @@ def configured(gcs_server: GcsServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(AROUND, "hadoop", gcs_server.properties())
 
 
-def each_table() -> pytest.MarkDecorator:
-    tables = [*fixtures(), *fixtures(insert_only=True)]
-    pairs = [(table, KINDS[number % 2]) for number, table in enumerate(tables)]
-    # in a usual run some of them: a store knows names and bytes, and not what is in them
-    pairs = amount([*pairs[1::10], *pairs[-1:]], long=pairs)
-    return pytest.mark.parametrize(("table", "kind"), pairs, ids=[f"{table.name}-{kind}" for table, kind in pairs])
-
-
-def rows(table: Fixture, place: Path) -> object:
-    parts = merge.partitions(place)
-    if table.insert_only:
-        return [insert_only_rows(part, table.write_ids, generation=table.generation) for part in parts]
-    return [merge.read(part, table.write_ids, generation=table.generation, strict=True) for part in parts]
-
-
-def without_claims(place: Path) -> dict[str, str]:
-    """What lies there, but for the objects that say that nobody claims it."""
-    return {name: what for name, what in contents(place).items() if not name.endswith("_acidlib_claim")}
-
-
-@each_table()
+@each_table(usual=slice(1, None, 10))
 def test_tables_that_hive_wrote(
     gcs_server: GcsServer, jobs: Jobs, tmp_path: Path, table: Fixture, kind: str, steady_deflate: None
 ) -> None:
-    local = fixture(table.name, tmp_path / "local" / table.folder.name)
-    before = rows(table, local)
-    remote = uploaded(gcs_server, local, local.name)
-    there = jobs(f"{kind}_compact", "--location", str(remote), *asked(table), "--verify")
-    here = jobs(f"{kind}_compact", "--location", local, *asked(table))
-    assert there.status == here.status
-    assert all(one["verification"] for one in there.compactions if one["output_directories"])
-    copy = downloaded(gcs_server, remote, tmp_path / "copy/t")
-    assert rows(table, copy) == before
-    if kind == "major":
-        assert without_claims(copy) == contents(local)
-    jobs.good("cleaner", "--location", str(remote), *NOW)
-    assert rows(table, downloaded(gcs_server, remote, copy)) == before
+    to_and_fro = {"upload": partial(uploaded, gcs_server), "download": partial(downloaded, gcs_server)}
+    remote = leave_the_same_rows(jobs, tmp_path, table, kind, **to_and_fro)
     assert not [key for key in gcs_server.objects(remote.authority) if "/_tmp_" in key]
 
 

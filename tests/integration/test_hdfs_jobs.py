@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import json
+from functools import partial
 from pathlib import Path
 
 import pytest
 from crud_walk_through import BASE, TABLE, check_base, check_row_ids, files_below
 from hdfs_tables import downloaded, mount_table, uploaded, viewed
 from judges import merge
-from judges.fixtures import Fixture, fixtures
-from long_runs import amount
+from judges.fixtures import Fixture
 from servers.hdfs import Hdfs
 from store_tables import StoreTables
 
 from acidlib.location import HDFS, S3, parse_location
 from acidlib.stores.stores import Stores
-from integration.harness import AROUND, Jobs, Ran, fixture, tree, visible
+from integration.harness import AROUND, Jobs, visible
+from integration.store_jobs import NOW, each_table, leave_the_same_bytes
 
 pytestmark = pytest.mark.live
-
-NOW = ("--retention", "0s")
-KINDS = ("minor", "major")
 
 
 @pytest.fixture(autouse=True)
@@ -29,49 +26,12 @@ def configured(hdfs: Hdfs, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HADOOP_CONF_DIR", str(hdfs.conf_dir))
 
 
-def each_table(first: str) -> pytest.MarkDecorator:
-    """Every table with one kind of compaction, in turn; with a store that begins by the other, both kinds of each."""
-    tables = [*fixtures(), *fixtures(insert_only=True)]
-    pairs = [(table, KINDS[(KINDS.index(first) + number) % 2]) for number, table in enumerate(tables)]
-    # in a usual run every third of them: a store knows names and bytes, and not what is in them
-    pairs = amount([*pairs[KINDS.index(first) :: 3], *pairs[-1:]], long=pairs)
-    return pytest.mark.parametrize(("table", "kind"), pairs, ids=[f"{table.name}-{kind}" for table, kind in pairs])
-
-
-def asked(table: Fixture) -> tuple[str, ...]:
-    said = ("--write-ids", table.write_ids) if table.write_ids else ("--all-committed",)
-    txn = ("--visibility-txn", "9000001") if table.generation == 4 else ()
-    kind = ("--table-kind", "insert-only") if table.insert_only else ()
-    return *said, *kind, *txn, "--hive-version", str(table.generation), "--order", "name"
-
-
-def alike(ran: Ran, place: str) -> object:
-    """The results without what differs between two runs, and with the table's own location left out."""
-    text = json.dumps(ran.compactions).replace(place, "")
-    varying = ("start_ms", "end_ms", "seconds", "rewrite_seconds", "verification", "id")
-    return json.loads(text, object_hook=lambda found: {k: v for k, v in found.items() if k not in varying})
-
-
-@each_table("minor")
+@each_table(usual=slice(0, None, 3))
 def test_the_same_bytes_as_on_a_local_disk(
     hdfs: Hdfs, jobs: Jobs, tmp_path: Path, table: Fixture, kind: str, steady_deflate: None
 ) -> None:
-    local = fixture(table.name, tmp_path / "local" / table.folder.name)
-    remote = uploaded(hdfs, local, local.name)
-    here = jobs(f"{kind}_compact", "--location", local, *asked(table))
-    there = jobs(f"{kind}_compact", "--location", str(remote), *asked(table), "--verify")
-    assert there.status == here.status
-    assert all(one["verification"] for one in there.compactions if one["output_directories"])
-    assert alike(there, str(remote)) == alike(here, str(local))
-    copy = tmp_path / "copy/t"
-    assert contents(downloaded(hdfs, remote, copy)) == contents(local)
-    for place in (local, remote):
-        jobs.good("cleaner", "--location", str(place), *NOW)
-    assert contents(downloaded(hdfs, remote, copy)) == contents(local)
-
-
-def contents(root: Path) -> dict[str, str]:
-    return {name: facts[0] for name, facts in tree(root).items() if name != "."}
+    to_and_fro = {"upload": partial(uploaded, hdfs), "download": partial(downloaded, hdfs)}
+    leave_the_same_bytes(jobs, tmp_path, table, kind, **to_and_fro)
 
 
 @pytest.mark.parametrize(("store", "scheme"), [(HDFS, "hdfs"), (HDFS, "viewfs"), (S3, "s3a")])

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
-from judges import merge
 from judges.fixtures import Fixture
-from judges.plain_rows import insert_only_rows
 from s3_tables import downloaded, uploaded
 from servers.s3 import S3Server
 
 from acidlib.points import Point
 from integration.children import killed_at
 from integration.harness import AROUND, Jobs, fixture
-from integration.test_hdfs_jobs import asked, contents, each_table
+from integration.store_jobs import NOW, contents, each_table, leave_the_same_rows, without_claims
 
 pytestmark = pytest.mark.live
-
-NOW = ("--retention", "0s")
 
 
 @pytest.fixture(autouse=True)
@@ -26,38 +23,12 @@ def configured(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(AROUND, "hadoop", s3_server.properties())
 
 
-def rows(table: Fixture, place: Path) -> object:
-    if table.insert_only:
-        return [insert_only_rows(part, table.write_ids, generation=table.generation) for part in parts(place)]
-    return [merge.read(part, table.write_ids, generation=table.generation, strict=True) for part in parts(place)]
-
-
-def parts(place: Path) -> list[Path]:
-    return merge.partitions(place)
-
-
-@each_table("major")
+@each_table(first="major", usual=slice(1, None, 3))
 def test_tables_that_hive_wrote(
     s3_server: S3Server, jobs: Jobs, tmp_path: Path, table: Fixture, kind: str, steady_deflate: None
 ) -> None:
-    local = fixture(table.name, tmp_path / "local" / table.folder.name)
-    before = rows(table, local)
-    remote = uploaded(s3_server, local, local.name)
-    there = jobs(f"{kind}_compact", "--location", str(remote), *asked(table), "--verify")
-    here = jobs(f"{kind}_compact", "--location", local, *asked(table))
-    assert there.status == here.status
-    assert all(one["verification"] for one in there.compactions if one["output_directories"])
-    copy = downloaded(s3_server, remote, tmp_path / "copy/t")
-    assert rows(table, copy) == before
-    if kind == "major":
-        assert without_claims(copy) == contents(local)
-    jobs.good("cleaner", "--location", str(remote), *NOW)
-    assert rows(table, downloaded(s3_server, remote, copy)) == before
-
-
-def without_claims(place: Path) -> dict[str, str]:
-    """What lies there, but for the objects that say that nobody claims it."""
-    return {name: what for name, what in contents(place).items() if not name.endswith("_acidlib_claim")}
+    to_and_fro = {"upload": partial(uploaded, s3_server), "download": partial(downloaded, s3_server)}
+    leave_the_same_rows(jobs, tmp_path, table, kind, **to_and_fro)
 
 
 def test_a_place_that_is_gone_is_not_taken_for_an_empty_one(s3_server: S3Server, jobs: Jobs, tmp_path: Path) -> None:
