@@ -6,7 +6,6 @@ The emulator composes without a lock on the sources (`servers.gcs`): nobody abor
 from __future__ import annotations
 
 import itertools
-import re
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -16,7 +15,7 @@ from long_runs import amount
 from servers.gcs import GcsServer
 from servers.s3_proxy import Relay
 
-from acidlib.errors import AcidError, CorruptError
+from acidlib.errors import CorruptError
 from acidlib.model.uploads import Part, StagedUpload
 from acidlib.stores.buckets.record import staging_records
 from acidlib.stores.gcs.bucket import GcsBucket
@@ -31,9 +30,7 @@ from integration.s3_runs import (
     Point,
     Shape,
     Steps,
-    left_staged,
     made_place,
-    published,
     publishing_run,
     readers_see,
     uploads_in_flight,
@@ -41,6 +38,7 @@ from integration.s3_runs import (
 from integration.test_s3_race import (  # noqa: F401 - pytest finds them here, for the bucket below
     KILLED,
     SLEEPS,
+    lose_each_answer,
     take_over,
     test_a_claim_is_held_by_one,
     test_a_claim_of_a_process_that_has_ended_is_stale,
@@ -103,32 +101,12 @@ def test_a_run_that_slept(bucket: GcsBucket, place: str, step: str, shape: Shape
 def test_an_answer_that_is_lost_at_any_request(
     gcs_server: GcsServer, bucket: GcsBucket, retries: str, shape: Shape
 ) -> None:
-    """Tried again, nothing comes of it; else the run may fail, and the next one finds what it can finish or drop."""
     with Relay(gcs_server.port) as relay:
         far = opened(gcs_server, bucket.name, relay.endpoint, http_max_retry=retries)
-        outcomes = set()
-        for number in itertools.count(step=amount(4, long=1)):
-            location = bucket.path(f"w/t/p=lost{next(_numbers)}")
-            made_place(bucket, location)
-            relay.lose, relay.skip = re.compile("^(PUT|POST|DELETE) "), number
-            try:
-                publishing_run(far, location, shape)
-                outcomes.add("fine")
-            except AcidError:
-                assert retries == "0"
-                outcomes.add("failed")
-                take_over(bucket, location)
-            if relay.lose is not None:
-                break  # the run has made fewer requests
-            is_there = published(readers_see(bucket, location), shape)
-            assert is_there or retries == "0"
-            take_over(bucket, location)
-            assert published(readers_see(bucket, location), shape) == is_there
-            for name in left_staged(bucket, location):
-                Steps(bucket).remove_staging(f"{location}/{name}")
-            assert uploads_in_flight(bucket, location) == []
+        numbers = itertools.count(step=amount(4, long=1))
+        places = ((number, bucket.path(f"w/t/p=lost{next(_numbers)}")) for number in numbers)
+        lose_each_answer(relay, bucket, far, shape, places, tried_again=retries != "0", most_left=0)
     assert relay.lost >= amount(4, long=15)
-    assert outcomes == ({"fine", "failed"} if retries == "0" else {"fine"})
 
 
 def test_a_task_that_outlives_its_run(bucket: GcsBucket, place: str) -> None:
