@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import getpass
 import os
+import subprocess
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 
 from acidlib.stores.renaming.ozone_client import HTTPFS
 from servers.errors import ServerError
 from servers.jars import brought, compiled
-from servers.java import java_command
+from servers.java import java_command, java_home
 from servers.process import PORTS, ServerProcess, Startable, free_port, listens
 from servers.settings import write_site
 
 HTTP_FS = "org.apache.ozone.fs.http.server.HttpFSServerWebServer"
+SHELL = "org.apache.hadoop.fs.FsShell"
 USER = getpass.getuser()
 """Who may do everything: the user of the servers, who runs the tests."""
 _LOG = """\
@@ -91,6 +93,15 @@ class Ozone(Startable):
         if not self._is_done("PUT", f"{path}?op=MKDIRS"):
             raise ServerError(f"Cannot make {path} in Ozone")
         return f"ofs://{self.authority}{path}"
+
+    def shell(self, *arguments: str) -> str:
+        """``ozone fs``, by a Java with no options of the tests; what it printed. Raises ServerError when it fails."""
+        self._java("shell", self._directory / "servers", "1g")
+        command = [str(java_home() / "bin" / "java"), f"@{self._directory / 'shell.class-path'}", SHELL, *arguments]
+        ran = subprocess.run(command, env=_environment(), cwd=self._directory, capture_output=True, text=True)
+        if ran.returncode:
+            raise ServerError(f"Cannot run {SHELL} {' '.join(arguments)}: it said {ran.stdout}{ran.stderr}")
+        return ran.stdout
 
     def memory_mb(self) -> int:
         """The resident memory of all that runs."""
