@@ -213,7 +213,7 @@ def _documents() -> Iterator[str]:
     for title, document in DOCUMENTS.items():
         yield from ("", f"## {title}")
         for kind, paths in _paths_of(document).items():
-            yield from ("", _heading(paths), "")
+            yield from (("", _heading(paths), "") if kind is not document else ("",))
             fields = list(_described(kind))
             if shared := [f"`{name}`" for name, sentence in fields if (name, sentence) in common]:
                 yield f"- {', '.join(shared)}: [common](#common-fields)."

@@ -133,9 +133,11 @@ def listed(text: str) -> list[str]:
 
 
 def described(title: str) -> list[tuple[str, str]]:
+    """What a section says of the document itself, and below headings with their paths of what is in it."""
+    inner = sections(JSON[title], "###")
     return [
         (path, name)
-        for paths, text in sections(JSON[title], "###").items()
+        for paths, text in {"`.`": JSON[title].partition("\n###")[0], **inner}.items()
         for path in re.findall("`(.+?)`", paths)
         for name in listed(text)
     ]

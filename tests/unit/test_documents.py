@@ -64,7 +64,7 @@ OF_OTHERS = {
     },
 }
 LONGEST_LINE_OF_CODE = 100
-MOST_WORDS = 26_500
+MOST_WORDS = 26_000
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*[a-z]")
 
