@@ -196,7 +196,7 @@ def place_options(function: _Command) -> _Command:
     return filter_options(function)
 
 
-DETAILS = flag("--details", help="Plans and cleanings: show a block for each of many places instead of a line.")
+DETAILS = flag("--details", help="Show a block for each of many places instead of a line below a shared reason.")
 """An option of the jobs whose text has a line for each of many places."""
 PLACE = click.argument("place", required=False)
 YES = flag("--yes", help="Confirm that --all-committed holds for each of several tables.")

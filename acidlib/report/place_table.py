@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -11,7 +12,7 @@ from rich.cells import cell_len
 
 from acidlib.arguments import AS_JSON, DETAILS, Word, option, said
 from acidlib.model.results import CleaningResult, CompactionResult, Outcome
-from acidlib.report.text import READ_BETWEEN, WIDTH, aligned, one_line, shortened, wrapped
+from acidlib.report.text import READ_BETWEEN, WIDTH, aligned, one_line, shared_reason, shortened, wrapped
 from acidlib.wording import human_bytes, retention_end
 
 _ROWS_SHOWN = 100
@@ -56,13 +57,15 @@ class First:
 class Row(NamedTuple):
     """A place with its figures, and what it shares with others: the outcome, and the reason.
 
-    until  the time before which a retention lets nothing of it go, in words; None where something else decides
+    shared  the reason without names of the place
+    until   the time before which a retention lets nothing of it go, in words; None where something else decides
     """
 
     name: str
     figures: tuple[str, ...]
     state: Outcome
     reason: str
+    shared: str
     until: str | None = None
 
 
@@ -73,7 +76,8 @@ def planned_row(entry: CompactionResult) -> Row:
         sizes = human_bytes(entry.bytes_copied or 0), human_bytes(entry.bytes_rewritten or 0)
         figures = f"{len(entry.inputs):,}", *sizes
     between = (f"{entry.publication}: {READ_BETWEEN}",) if entry.publication == "two renames" else ()
-    return Row(str(entry.ref), figures, entry.state, "; ".join((entry.reason, *between, *entry.notes)))
+    reason = "; ".join((entry.reason, *between, *entry.notes))
+    return Row(str(entry.ref), figures, entry.state, reason, shared_reason(reason, entry.ref, entry.location))
 
 
 def cleaning_row(entry: CleaningResult) -> Row:
@@ -89,7 +93,35 @@ def cleaning_row(entry: CleaningResult) -> Row:
     ends = {reason: retention_end(reason) for reason in reasons}
     until = None if removed else min((end[1] if end else "" for end in ends.values()), default="") or None
     words = dict.fromkeys(end[0] if end else reason for reason, end in ends.items())
-    return Row(str(entry.ref), figures, entry.state, "; ".join(shortened([*words], _REASONS_SHOWN)), until)
+    reason = "; ".join(shortened([*words], _REASONS_SHOWN))
+    return Row(str(entry.ref), figures, entry.state, reason, shared_reason(reason, entry.ref, entry.location), until)
+
+
+@dataclass(slots=True)
+class Group:
+    """Places with the same outcome for the same reason; `names` are the first of them."""
+
+    state: Outcome
+    reason: str
+    count: int = 0
+    names: list[str] = field(default_factory=list)
+
+    def text(self) -> str:
+        """Return outcome and reason, and a line for each place."""
+        lines = wrapped(f"{self.count:,} {self.state}: {self.reason}", "", "    ")
+        rest = self.count - len(self.names)
+        return "\n".join([*lines, *map("  {}".format, self.names), *([f"  and {rest:,} more"] if rest else [])])
+
+
+def grouped(rows: Iterable[Row]) -> Mapping[tuple[Outcome, str], Group]:
+    """Return the rows that share outcome and reason in groups."""
+    groups: dict[tuple[Outcome, str], Group] = {}
+    for row in rows:
+        group = groups.setdefault((row.state, row.shared), Group(row.state, row.shared))
+        group.count += 1
+        if group.count <= _ROWS_SHOWN:
+            group.names.append(one_line(row.name))
+    return groups
 
 
 def place_paragraphs(summary: str, head: Sequence[str], rows: Iterable[Row], word: Word = option) -> Iterator[str]:
@@ -102,7 +134,7 @@ def place_paragraphs(summary: str, head: Sequence[str], rows: Iterable[Row], wor
     counts: Counter[tuple[Outcome, str]] = Counter()
     until: dict[tuple[Outcome, str], str | None] = {}
     for row in rows:
-        shared = row.state, row.reason
+        shared = row.state, row.shared
         first = until.setdefault(shared, row.until)
         until[shared] = None if first is None or row.until is None else min(first, row.until)
         counts[shared] += 1
@@ -114,14 +146,14 @@ def place_paragraphs(summary: str, head: Sequence[str], rows: Iterable[Row], wor
         return
     groups: dict[tuple[Outcome, str], list[Row]] = {}
     for row in shown.items():
-        groups.setdefault((row.state, row.reason), []).append(row)
+        groups.setdefault((row.state, row.shared), []).append(row)
 
-    def heading(shared: tuple[Outcome, str]) -> str:
-        due = until[shared]
-        text = f"{counts[shared]:,} {': '.join(filter(None, shared))}"
+    def heading(shared: tuple[Outcome, str], first: Row) -> str:
+        due, reason = until[shared], first.reason if counts[shared] == 1 else first.shared
+        text = f"{counts[shared]:,} {': '.join(filter(None, (first.state, reason)))}"
         return text if due is None else f"{text}; nothing is due before {due}"
 
-    yield from _table(head, {heading(shared): rows for shared, rows in groups.items()})
+    yield from _table(head, {heading(shared, rows[0]): rows for shared, rows in groups.items()})
     yield from shown.others(word)
     yield said(_DETAILS, word)
 

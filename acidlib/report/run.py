@@ -37,6 +37,7 @@ from acidlib.report.place_table import (
     WOULD_GO,
     First,
     cleaning_row,
+    grouped,
     place_paragraphs,
     planned_row,
 )
@@ -63,6 +64,7 @@ from acidlib.wording import human_bytes, plural
 _BLOCKS_SHOWN = 20
 _FEW = 3
 """So many places each have a block, which fill a screen; more of them a line."""
+_NOT_DONE = (Outcome.REFUSED, Outcome.FAILED, Outcome.CONFLICT, Outcome.SKIPPED, Outcome.ALREADY_COMPACT)
 _PIECE = 1 << 15
 """Characters of a document that are written at once, at least."""
 
@@ -137,6 +139,15 @@ class RunResult(Result, Generic[E]):
         """Return the paragraphs of a table of many places, if they have one."""
         return None
 
+    def _gather(self, shown: First, *, many: bool) -> None:
+        """Keep what the text has of all entries.
+
+        many  a reason that places share is said once
+        """
+        del many
+        for entry in self._entries():
+            self._show(entry, shown)
+
     @abstractmethod
     def _text(self, shown: First) -> Iterator[str]:
         """Yield the text for people, piece by piece."""
@@ -207,13 +218,13 @@ class RunResult(Result, Generic[E]):
         if self.nothing:
             yield "\n".join(wrapped(self.nothing, "", "    "))
             return
-        table = None if details or len(self.places) <= _FEW else self._table()
+        many = not details and len(self.places) > _FEW
+        table = self._table() if many else None
         if table is not None:
             yield "\n\n".join(table)
             return
         shown = First(_BLOCKS_SHOWN)
-        for entry in self._entries():
-            self._show(entry, shown)
+        self._gather(shown, many=many)
         yield from self._text(shown)
 
     def page(self) -> ReportPage:
@@ -258,8 +269,9 @@ class Compactions(RunResult[CompactionResult]):
     """The result of a run of compactions: a block of text for each place.
 
     A dry run also lists per bucket file which stripes would be copied and rewritten, how many bytes, and why; one of
-    many places has a line for each, and the blocks only with `details`. Of many places with the same outcome only the
-    first are shown, and the others counted; each failed place is shown.
+    many places has a line for each, and the blocks only with `details`. A run of many says once why several were not
+    compacted. Of many places with the same outcome only the first are shown, and the others counted; each failed place
+    is shown that has a reason of its own.
     """
 
     document: CompactionsDocument
@@ -310,6 +322,17 @@ class Compactions(RunResult[CompactionResult]):
     def _show(self, entry: CompactionResult, shown: First) -> None:
         is_bad = entry.state.is_bad or entry.unverified
         shown.add(None if is_bad else entry.state, lambda: "\n".join(compaction_lines(entry, dry_run=self.dry_run)))
+
+    def _gather(self, shown: First, *, many: bool) -> None:
+        rows = (planned_row(entry) for entry in self.places if entry.state in _NOT_DONE and not entry.unverified)
+        groups = grouped(rows) if many else {}
+        for entry in self._entries():
+            row = planned_row(entry)
+            group = groups.get((row.state, row.shared))
+            if group is None or group.count == 1 or entry.unverified:
+                self._show(entry, shown)
+            elif row.name == group.names[0]:
+                shown.add(None, group.text)
 
     def _text(self, shown: First) -> Iterator[str]:
         yield from _with_summary(self._summary(), shown, self.word)

@@ -21,7 +21,7 @@ from acidlib.model.results import ShownBlocker, ShownRequest
 from acidlib.model.status import CleaningBlocker
 from acidlib.model.tables import TableRef
 from acidlib.planning.health import age_of
-from acidlib.report.text import aligned, by_state, fitted, one_line, shortened, wrapped
+from acidlib.report.text import aligned, by_state, fitted, one_line, shared_reason, shortened, wrapped
 from acidlib.wording import age_words, plural
 
 UNDONE = "undone"
@@ -177,13 +177,10 @@ def _row(row: CompactionRequest, calls: Calls, now_ms: int, *, with_location: bo
 
 
 def _reason(row: CompactionRequest) -> str | None:
-    """Return why a request did not end well, without names of its place, so that places can share a reason."""
+    """Return why a request did not end well, as places share it."""
     if row.state is State.SUCCEEDED or row.error_message is None:
         return None
-    reason = row.error_message
-    if row.facts.location is not None:
-        reason = reason.replace(str(row.facts.location), "…")
-    return reason.replace(str(row.ref), "…")
+    return shared_reason(row.error_message, row.ref, row.facts.location)
 
 
 def shown_blocker(blocker: CleaningBlocker) -> ShownBlocker:

@@ -6,7 +6,7 @@ import json
 import re
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
+from itertools import chain, groupby, islice
 from typing import Any, NamedTuple
 
 from rich.cells import cell_len
@@ -128,6 +128,14 @@ def shortened(items: Sequence[str], most: int) -> list[str]:
     return [*shown, *([f"and {others:,} more"] if others else [])]
 
 
+def shared_reason(reason: str, ref: TableRef, location: object) -> str:
+    """Return a reason without names of its place, so that places can share it."""
+    for name in (location, ref, ref.whole_table):
+        if name is not None and str(name):
+            reason = reason.replace(str(name), "…")
+    return reason
+
+
 def by_state(counts: Mapping[str, int] | Mapping[Outcome, int]) -> str:
     """Return `3 succeeded, 1 failed`."""
     return ", ".join(f"{count:,} {state}" for state, count in counts.items() if count)
@@ -236,7 +244,7 @@ def _stripes(action: PlannedAction, path: str) -> str:
 
 
 def decision_lines(entries: Sequence[InitiatorResult]) -> Iterator[str]:
-    """Yield a table of the initiator's decisions, with the reason and the threshold below each place."""
+    """Yield a table of the initiator's decisions, with reason and threshold below the places that share them."""
 
     def known(value: Any, words: str = "{:,}") -> str:
         return "-" if value is None else words.format(value)
@@ -245,21 +253,31 @@ def decision_lines(entries: Sequence[InitiatorResult]) -> Iterator[str]:
         return "-" if value is None else human_bytes(value)
 
     rows = [("Place", "Decision", "Request", "Deltas", "In deltas", "In base", "Ratio")]
+    groups: dict[tuple[Outcome, str], list[InitiatorResult]] = {}
     for entry in entries:
+        groups.setdefault((entry.outcome, _why(entry, is_shared=True)), []).append(entry)
+    for entry in chain.from_iterable(groups.values()):
         decision = {"due": entry.type, "left alone": None}.get(entry.outcome, entry.outcome) or "none"
         request, deltas = known(entry.queued, "{}"), known(entry.deltas)
         sizes = (size(entry.delta_bytes), size(entry.base_bytes), known(entry.ratio, "{:,.2%}"))
         rows.append((one_line(str(entry.ref)), decision, request, deltas, *sizes))
     head, *shown = fitted(rows, right=(2, 3, 4, 5, 6))
     yield head
-    for entry, row in zip(entries, shown, strict=True):
-        yield row
-        reason = entry.reason
-        if entry.outcome == "failed" and entry.location not in reason:
-            reason = f"{reason} ({entry.location})"
-        elif entry.outcome in ("due", "left alone") and (threshold := threshold_of(entry)):
-            reason = f"{reason} ({threshold})"
-        yield from wrapped(reason, "    ")
+    lines = iter(shown)
+    for (_, reason), group in groups.items():
+        yield from islice(lines, len(group))
+        alone = len(group) == 1
+        yield from wrapped(_why(group[0]) if alone else f"these {len(group)}: {reason}", "    ")
+
+
+def _why(entry: InitiatorResult, *, is_shared: bool = False) -> str:
+    """Return the reason of a decision, with its threshold or the location of a failure."""
+    reason = shared_reason(entry.reason, entry.ref, entry.location) if is_shared else entry.reason
+    if entry.outcome == "failed" and not is_shared and entry.location not in reason:
+        return f"{reason} ({entry.location})"
+    if entry.outcome in ("due", "left alone") and (threshold := threshold_of(entry)):
+        return f"{reason} ({threshold})"
+    return reason
 
 
 def threshold_of(decision: InitiatorResult) -> str:
@@ -461,19 +479,26 @@ def _worst(totals: TableFigures) -> Iterator[str]:
 
 
 def _findings(findings: Sequence[Finding]) -> Iterator[str]:
-    """Yield findings by kind, errors before warnings."""
+    """Yield findings by kind, errors before warnings; those of several places for the same reason are one."""
 
     def kind(finding: Finding) -> tuple[str, str]:
         return finding.level, finding.trouble
 
     for (level, trouble), group in groupby(sorted(findings, key=kind), key=kind):
-        shown, others = first_of(list(group), _SHOWN_OF_A_KIND)
-        for finding in shown:
+        alike: dict[str, list[Finding]] = {}
+        for finding in group:
+            alike.setdefault(shared_reason(finding.reason, finding.ref, finding.location), []).append(finding)
+        for reason, (finding, *more) in islice(alike.items(), shown := len(first_of([*alike], _SHOWN_OF_A_KIND)[0])):
+            if more:
+                yield from wrapped(f"{level:<8}{len(more) + 1:,} places: {trouble}: {reason}", "", " " * 8)
+                names = shortened([str(one.ref) for one in (finding, *more)], _PATHS_SHOWN)
+                yield from wrapped(", ".join(names), " " * 8)
+                continue
             name, location = str(finding.ref), finding.location
             about = f"{name}: " if name else ""
             where = "" if location is None or location in finding.reason else f" ({location})"
             yield from wrapped(f"{level:<8}{about}{trouble}: {finding.reason}{where}", "", " " * 8)
-        if others:
+        if others := sum(len(rest) for rest in islice(alike.values(), shown, None)):
             yield f"{'':<8}and {others:,} more: {trouble}"
 
 

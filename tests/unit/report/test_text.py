@@ -33,9 +33,19 @@ from acidlib.model.results import (
     Waiting,
     WriteIdRange,
 )
+from acidlib.model.status import Finding, FindingKind
 from acidlib.model.tables import TableRef
 from acidlib.report.show import blockers_text, show_text
-from acidlib.report.text import WIDTH, aligned, checks_text, json_text, one_line, places_text, promises_text
+from acidlib.report.text import (
+    WIDTH,
+    aligned,
+    checks_text,
+    json_text,
+    one_line,
+    places_text,
+    promises_text,
+    status_text,
+)
 
 from .documents import (
     CLEANED,
@@ -54,6 +64,7 @@ from .documents import (
     UNSEEN,
     WAITS,
     action,
+    status_of_tables,
     text_of,
     told,
 )  # fmt: skip
@@ -259,9 +270,52 @@ def test_of_many_places_that_end_alike_the_first_are_told_and_of_failures_all(
 ) -> None:
     text = "".join(told(job, [replace(result, partition=f"p={n}") for n in range(count)]).text_pieces(details=True))
     few = count > 21 and kind not in ("failed", "conflict")
-    assert text.count("  11 deltas" if job == "initiator" else "  location  ") == (20 if few else count)
+    assert text.count("\nsales.orders.p=" if job == "initiator" else "  location  ") == (20 if few else count)
     assert (f"and {count - 20:,} more {kind}; --output json tells of each" in text) == few
     assert f"{count:,} {'compactions' if job == 'major_compact' else 'places'}" in text
+
+
+def of_tables(result: Any, *names: str) -> list[Any]:
+    """The result at each of these tables, whose reason names the table."""
+    return [
+        replace(result, table=name, partition=None, location=f"/w/{name}", reason=f"Cannot read sales.{name}: {WHY}")
+        for name in names
+    ]
+
+
+WHY = "no file proves its kind"
+
+
+def test_a_reason_that_names_its_table_is_said_once_for_several() -> None:
+    refused = of_tables(REFUSED, "a", "b", "c")
+    text = text_of("major_compact", *refused, DONE, replace(REFUSED, reason=f"Cannot read it: {WHY}"))
+    assert f"3 refused: Cannot read …: {WHY}\n  sales.a\n  sales.b\n  sales.c\n\n" in text
+    assert "\n\nsales.orders.ds=9: major, refused" in text, "one alone has its block"
+    plan = text_of("major_compact", *refused, replace(DONE, state=Outcome.PLANNED), dry_run=True)
+    assert f"3 refused: Cannot read …: {WHY}\n  sales.a\n  sales.b\n  sales.c\n\n" in plan
+    assert f"1 refused: Cannot read sales.a: {WHY}\n" in text_of(
+        "major_compact", *refused[:1], *[DONE] * 3, dry_run=True
+    )
+    decided = text_of("initiator", *of_tables(REFUSED_AT_ONCE, "a", "b"), DUE, *of_tables(REFUSED_AT_ONCE, "c"))
+    assert decided.count(WHY) == 1
+    assert [line.split()[0] for line in decided.splitlines()[3:7]] == ["sales.a", "sales.b", "sales.c", "these"]
+
+
+def test_of_very_many_places_with_one_reason_the_first_are_named() -> None:
+    text = text_of("major_compact", *of_tables(REFUSED, *(f"t{n}" for n in range(2000))))
+    assert text.count("\n  sales.t") == 100
+    assert "\n  sales.t99\n  and 1,900 more\n" in text
+
+
+def test_findings_of_several_places_for_the_same_reason_are_one() -> None:
+    finding = Finding(trouble=FindingKind.NOT_COMPACTABLE, database="sales", table="t", location="/w/t", reason="")
+    alike = of_tables(finding, *(f"t{n}" for n in range(30)))
+    others = (replace(finding, reason=f"for reason {n}") for n in range(6))
+    text = status_text(replace(status_of_tables().document, findings=(*alike, *others, *alike), tables=()))
+    assert text.count(WHY) == 1
+    assert f"\nwarning 60 places: cannot be compacted: Cannot read …: {WHY}\n        sales.t0, sales.t1, " in text
+    assert "and 40 more\nwarning sales.t: cannot be compacted: for reason 0 (/w/t)" in text
+    assert text.endswith("for reason 3 (/w/t)\n        and 2 more: cannot be compacted"), "alike ones count as one"
 
 
 @pytest.mark.parametrize(
