@@ -98,7 +98,7 @@ def cleaning_row(entry: CleaningResult) -> Row:
 
 
 @dataclass(slots=True)
-class Group:
+class AlikePlaces:
     """Places with the same outcome for the same reason; `names` are the first of them."""
 
     state: Outcome
@@ -113,11 +113,11 @@ class Group:
         return "\n".join([*lines, *map("  {}".format, self.names), *([f"  and {rest:,} more"] if rest else [])])
 
 
-def grouped(rows: Iterable[Row]) -> Mapping[tuple[Outcome, str], Group]:
+def grouped(rows: Iterable[Row]) -> Mapping[tuple[Outcome, str], AlikePlaces]:
     """Return the rows that share outcome and reason in groups."""
-    groups: dict[tuple[Outcome, str], Group] = {}
+    groups: dict[tuple[Outcome, str], AlikePlaces] = {}
     for row in rows:
-        group = groups.setdefault((row.state, row.shared), Group(row.state, row.shared))
+        group = groups.setdefault((row.state, row.shared), AlikePlaces(row.state, row.shared))
         group.count += 1
         if group.count <= _ROWS_SHOWN:
             group.names.append(one_line(row.name))

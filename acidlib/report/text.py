@@ -491,7 +491,7 @@ def _findings(findings: Sequence[Finding]) -> Iterator[str]:
         for reason, (finding, *more) in islice(alike.items(), shown := len(first_of([*alike], _SHOWN_OF_A_KIND)[0])):
             if more:
                 yield from wrapped(f"{level:<8}{len(more) + 1:,} places: {trouble}: {reason}", "", " " * 8)
-                names = shortened([str(one.ref) for one in (finding, *more)], _PATHS_SHOWN)
+                names = shortened([str(like.ref) for like in (finding, *more)], _PATHS_SHOWN)
                 yield from wrapped(", ".join(names), " " * 8)
                 continue
             name, location = str(finding.ref), finding.location
