@@ -15,7 +15,13 @@ from acidlib.execute.services import Services, step_seconds
 from acidlib.model.tables import TableRef
 from acidlib.places.place import ListedPlace, Place
 from acidlib.places.selection import PassedOver, Selection
-from acidlib.planning.stated_write_ids import directory_ids, require_list_per_table, side_files, signs_of_aborts
+from acidlib.planning.stated_write_ids import (
+    directory_ids,
+    list_per_table_error,
+    question_of_run,
+    side_files,
+    signs_of_aborts,
+)
 from acidlib.report.progress import WARNING
 from acidlib.stores.listing import list_location
 from acidlib.wording import duration_text, plural, utc_words
@@ -106,10 +112,13 @@ class RollbackSigns:
         self._ids: dict[TableRef, set[tuple[int, int]]] = {}
         self._side_files: dict[TableRef, list[str]] = {}
 
-    def require_list_per_table(self) -> None:
-        """Raise UsageError if one statement is to hold for several tables."""
-        if not self._stated_of_each:
-            require_list_per_table(sorted(map(str, self._unlisted)))
+    def require_list_per_table(self, *, dry_run: bool) -> Sequence[str]:
+        """Raise UsageError if one statement is to hold for several tables; of a dry run return a note about that."""
+        if self._stated_of_each or len(self._unlisted) <= 1:
+            return ()
+        if dry_run:
+            return (question_of_run(len(self._unlisted)),)
+        raise list_per_table_error(sorted(map(str, self._unlisted)))
 
     def add(self, listed_places: Iterable[ListingOutcome]) -> None:
         """Look at listed places; warn about each table whose last place is among them."""

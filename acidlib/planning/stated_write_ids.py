@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from acidlib.acid.listing import Listing, highest_write_id
 from acidlib.acid.names import ANY_NAMES, BaseDir, is_side_file, parse_directory
 from acidlib.acid.write_ids import ValidWriteIdList, all_committed
-from acidlib.arguments import ALL_COMMITTED, COMMITTED, DRY_RUN, WRITE_IDS, WRITE_IDS_FILE, YES
+from acidlib.arguments import ALL_COMMITTED, COMMITTED, DRY_RUN, WITHOUT_DRY_RUN, WRITE_IDS, WRITE_IDS_FILE, YES
 from acidlib.errors import UsageError
 from acidlib.model.tables import TableRef
 
@@ -55,15 +55,22 @@ class StatedWriteIds:
             raise UsageError(f"Cannot use the write-id list of {self.single.table}: the table is {name}")
 
 
-def require_list_per_table(tables: Sequence[str]) -> None:
-    """Raise UsageError where one option states that everything is committed in several tables."""
-    if len(tables) > 1:
-        shown = ", ".join(tables[:_SHOWN]) + (f" and {len(tables) - _SHOWN} more" if len(tables) > _SHOWN else "")
-        raise UsageError(
-            f"Cannot take everything as committed in {len(tables)} tables, {shown}: where a transaction was rolled "
-            f"back its rows would come back; give {WRITE_IDS_FILE} with a line for each table, or {YES} where nothing "
-            f"was rolled back in any of them ({DRY_RUN} names what hints at it)"
-        )
+def list_per_table_error(tables: Sequence[str]) -> UsageError:
+    """Return the error where one option states that everything is committed in several tables."""
+    shown = ", ".join(tables[:_SHOWN]) + (f" and {len(tables) - _SHOWN} more" if len(tables) > _SHOWN else "")
+    return UsageError(
+        f"Cannot take everything as committed in {len(tables)} tables, {shown}: where a transaction was rolled "
+        f"back its rows would come back; give {WRITE_IDS_FILE} with a line for each table, or {YES} where nothing "
+        f"was rolled back in any of them ({DRY_RUN} names what hints at it)"
+    )
+
+
+def question_of_run(tables: int) -> str:
+    """Return the note of a dry run whose run asks for a list per table."""
+    return (
+        f"{WITHOUT_DRY_RUN} asks for {WRITE_IDS_FILE} with a line for each table, or for {YES}: everything is taken as "
+        f"committed in {tables} tables"
+    )
 
 
 def directory_ids(listing: Listing) -> Iterable[tuple[int, int]]:

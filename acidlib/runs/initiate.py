@@ -60,8 +60,7 @@ def run_initiator(
     notes = [] if dry_run else backend.recover()
     selected = backend.tables.select(selection, automatic=True)
     signs = RollbackSigns(services, selection, selected.places)
-    if not dry_run:
-        signs.require_list_per_table()
+    notes += signs.require_list_per_table(dry_run=dry_run)
     attempts = backend.queue.attempts(selected.places)
     seconds = step_seconds(services.settings)
     judge = partial(_judge, services, backend, attempts, dry_run=dry_run, force=force)

@@ -244,8 +244,7 @@ class RunQueue:
         selected = backend.tables.select(run.selection, automatic=False)
         self.notes += selected.notes
         signs = RollbackSigns(self._services, run.selection, selected.places)
-        if not run.dry_run:
-            signs.require_list_per_table()
+        self.notes += signs.require_list_per_table(dry_run=run.dry_run)
         for passed in selected.passed_over:
             outcome = Outcome.SKIPPED if passed.error is None else outcome_of(passed.error)
             self._report(outcome, passed.place, passed.reason)

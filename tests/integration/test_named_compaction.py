@@ -160,6 +160,10 @@ def test_one_word_for_several_tables_has_to_be_said_of_each(jobs: Jobs, tmp_path
     assert jobs("major_compact", *asked[:2], "--write-ids-file", lists, "--table", "db.*", "--yes").status == 2
     planned = jobs.good("major_compact", *asked, "--dry-run")
     assert planned.states == ["planned"] * 4
+    question = "a run without --dry-run asks for --write-ids-file with a line for each table, or for --yes: everything"
+    for job in ("major_compact", "initiator"):
+        assert f"{question} is taken as committed in 4 tables" in jobs.good(job, *asked, "--dry-run").document["notes"]
+        assert question not in jobs.good(job, *asked, "--yes", "--dry-run").err
     warned = [line for line in planned.err.splitlines() if line.startswith("warning: ")]
     assert warned == [
         f"warning: db.{name}: --all-committed may not be so: {sign}. If it is not, give --write-ids"
