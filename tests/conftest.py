@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 from botocore.loaders import JSONFileLoader
+from hypothesis import HealthCheck, settings
 from large_pages import use_large_pages
 from long_runs import LONG as LONG_RUN
 from mounts import NO_FLAG, WAYS, fuse_mount, refuse_flag
@@ -35,6 +36,9 @@ _SERVERS = (
 )
 """Fixtures of integration/conftest.py that last as long as a test asks for them."""
 os.environ.setdefault("ACIDLIB_LOG_FORMAT", "words")  # what tests compare has no times in it
+# how long an example takes, or to make it, is the machine's
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")
 pytest.register_assert_rewrite("queue_behaviour", "hive_queue_behaviour", "filesystem_behaviour")
 
 

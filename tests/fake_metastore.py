@@ -180,5 +180,7 @@ def recorded(into: list[Any], answer: object) -> Answer:
 
 def connected(server: FakeMetastore, catalog: str = CATALOG, reader: Reader | None = None) -> Hms:
     """A connection that tries each call once."""
-    options = ConnectionOptions(timeout_seconds=5, attempts=1, catalog=catalog, reader=reader)
+    options = ConnectionOptions(
+        timeout_seconds=60, connect_timeout_seconds=60, attempts=1, catalog=catalog, reader=reader
+    )
     return connect_hms([server.uri], options, user="joe", host="here", sleep=lambda _seconds: None)

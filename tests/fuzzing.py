@@ -22,12 +22,12 @@ SECONDS = "ACIDLIB_FUZZ_SECONDS"
 _SPARE_BYTES = 2 << 30
 
 
-def seeds(count: int, *, first: int = 0) -> Iterator[int]:
+def seeds(count: int, *, first: int = 0, clock: Callable[[], float] = time.monotonic) -> Iterator[int]:
     """So many from the first on, and then random ones for ACIDLIB_FUZZ_SECONDS."""
     yield from range(first, first + count)
-    end = time.monotonic() + float(os.environ.get(SECONDS) or 0)
+    end = clock() + float(os.environ.get(SECONDS) or 0)
     chosen = random.Random(time.time_ns())
-    while time.monotonic() < end:
+    while clock() < end:
         yield chosen.randrange(first + count, 1 << 40)
 
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 
-def until(condition: Callable[[], object], seconds: float = 60) -> float:
+def until(condition: Callable[[], object], seconds: float = 120) -> float:
     """Waits for a condition; how long it took."""
     began = time.monotonic()
     while not condition():

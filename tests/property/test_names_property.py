@@ -22,7 +22,7 @@ from acidlib.model.units import decode_bucket, encode_bucket
 write_ids = st.integers(0, LONG_MAX)
 numbers = st.integers(0, 999_999_999)
 ids = st.frozensets(st.integers(1, 40), max_size=20)
-bounded = settings(max_examples=200, deadline=None)
+bounded = settings(max_examples=200)
 
 
 @bounded

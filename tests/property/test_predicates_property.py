@@ -75,7 +75,7 @@ def bounds_of(rng: random.Random, kind: str, values: list[Any]) -> Bounds:
     )
 
 
-@settings(max_examples=amount(300, long=20_000), deadline=None)
+@settings(max_examples=amount(300, long=20_000))
 @given(batches(), st.randoms(use_true_random=False))
 def test_masks_and_bounds(batch: tuple[dict[str, str], list[dict[str, Any]]], rng: random.Random) -> None:
     kinds, rows = batch

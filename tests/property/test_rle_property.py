@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acidlib.errors import CorruptError
@@ -13,7 +13,7 @@ from acidlib.orc.kernels.ints import decode_ints, encode_ints
 from acidlib.orc.kernels.varints import decode_varints, encode_varints
 from acidlib.orc.kernels.vectors import filter_bytes, gather_bytes
 
-BOUNDED = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+BOUNDED = settings(max_examples=100)
 NO_MARKS = np.empty(0, dtype=np.int64)
 LEAST, GREATEST = -(1 << 63), (1 << 63) - 1
 INT64 = st.one_of(

@@ -231,7 +231,7 @@ def computed(column: Column, slots: list[Any], bounds: list[int], generation: in
 def test_groups_have_the_statistics_of_their_values(name: str, generation: int) -> None:
     case = CASES[name]
 
-    @settings(max_examples=100, deadline=None)
+    @settings(max_examples=100)
     @given(columns(case))
     def check(drawn: tuple[Column, list[Any], list[int]]) -> None:
         column, slots, bounds = drawn
@@ -251,7 +251,7 @@ def test_merged_groups_are_the_statistics_of_the_whole(name: str, generation: in
     """Equal but for sums: one may have overflowed in a group only, and floating ones depend on the order."""
     case = CASES[name]
 
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=60)
     @given(columns(case))
     def check(drawn: tuple[Column, list[Any], list[int]]) -> None:
         column, slots, bounds = drawn
@@ -274,7 +274,7 @@ def test_merged_groups_are_the_statistics_of_the_whole(name: str, generation: in
     check()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(WORDS, min_size=1, max_size=20), st.randoms(use_true_random=False))
 @example([b"", b"\x00", b"\x00\x00"], random.Random(0))
 def test_order_of_values_and_form_of_strings_do_not_matter(words: list[bytes], pick: Any) -> None:
@@ -290,7 +290,7 @@ def test_order_of_values_and_form_of_strings_do_not_matter(words: list[bytes], p
     assert all(other == first for other in others)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.booleans(), max_size=20), st.lists(st.integers(0, 20), max_size=3))
 def test_booleans(values: list[bool], cuts: list[int]) -> None:
     bounds = sorted([0, len(values), *(min(cut, len(values)) for cut in cuts)])

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from runners import LocalRunner, ThreadRunner
+from waits import until
 
 from acidlib.errors import ConflictError, HangingError, RetryError
 from acidlib.execute.answers import returned_by
@@ -22,7 +23,7 @@ from acidlib.execute.task import Task
 from acidlib.planning.units import SMALL_BYTES
 from acidlib.waiting import asking
 
-SECONDS = 20
+SECONDS = 120
 
 
 @dataclass
@@ -146,6 +147,11 @@ def test_no_more_are_begun_than_may_be_under_way() -> None:
     assert 2 <= max(most) <= 3
 
 
+def when(condition: Callable[[], object], then: Callable[[], object]) -> None:
+    """Has a thread wait for a condition."""
+    threading.Thread(target=lambda: (until(condition), then()), daemon=True).start()
+
+
 def test_what_waits_together_runs_together() -> None:
     """While both slots are taken the others gather; then they share batches, and their job is called by the first."""
     go = threading.Event()
@@ -154,11 +160,12 @@ def test_what_waits_together_runs_together() -> None:
         assert go.wait(SECONDS)
         return item
 
-    runner = ThreadRunner(slots=1)
-    first = [Doubled(number, work=held) for number in range(2)]
-    rest = [Doubled(number) for number in range(2, 32)]
-    threading.Timer(0.5, go.set).start()
-    assert len(Run(runner, limit=32).of([*first, *rest])) == 32
+    runner, log = ThreadRunner(slots=1), list[str]()
+    first = [Doubled(number, work=held, log=log) for number in range(2)]
+    rest = [Doubled(number, log=log) for number in range(2, 32)]
+    run = Run(runner, limit=32)
+    when(lambda: len(log) == 32 and not run._steps_waiting, go.set)
+    assert len(run.of([*first, *rest])) == 32
     assert max(len(batch) for _, batches in runner.jobs for batch in batches) >= 10
     assert len(runner.jobs) < 16
     assert any(group.startswith("doubling p") and " and " in group for group, _ in runner.jobs)
@@ -184,9 +191,10 @@ def test_of_large_tasks_those_that_end_a_subtask_go_first_and_then_the_longest()
 
     runner = ThreadRunner(slots=1)
     waiting = [Doubled(number, length=number * SMALL_BYTES, before=lambda: both_run.wait(SECONDS)) for number in (3, 9)]
-    threading.Timer(0.5, go.set).start()
+    run = Run(runner, limit=32)
+    when(lambda: len(run._queue._large) == len(waiting), go.set)
     workflows = [Twice(1), Doubled(2, work=held, length=SMALL_BYTES), *waiting]
-    assert len(Run(runner, limit=32).of(workflows)) == 4
+    assert len(run.of(workflows)) == 4
     order = [work.args[0] for _, batches in runner.jobs for batch in batches for work in batch]
     assert order[2:] in ([1, 9, 3], [9, 1, 3]), "two are started at a time, in one job or in two"
 

@@ -17,14 +17,14 @@ from acidlib.documents import ROOT
 from acidlib.execute.stopping import Stopping
 
 RUN = """
-import os, sys, time
-from acidlib.execute.stopping import STOPPING, exit_status
+import itertools, os, sys, time
+from pathlib import Path
+from acidlib.execute.stopping import Stopping, exit_status
 from acidlib.standard_error import write_line
 
-def stay(seconds):
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        time.sleep(0.01)
+begun, way, more = sys.argv[1:]
+# looked at for each signal, between which nothing passes, or a second each
+stopping = Stopping(itertools.count().__next__ if way == "below Python" else lambda: 0.0)
 
 def stay_below_python():
     import ctypes
@@ -32,70 +32,86 @@ def stay_below_python():
     for _ in range(2):
         libc.pthread_mutex_lock(mutex)
 
+def wait_for(condition):
+    while not condition():
+        time.sleep(0.01)
+
 try:
-    with STOPPING.by_signals(write_line, os._exit):
+    with stopping.by_signals(write_line, os._exit):
         try:
-            with STOPPING.shielded():
-                open(sys.argv[1], "w").close()
-                stay(float(sys.argv[2]))
+            with stopping.shielded():
+                Path(begun).touch()
+                wait_for(lambda: way != "shielded" or stopping.by is not None)
                 print("shielded to its end", flush=True)
-                if "error" in sys.argv:
+                if more == "error":
                     raise ValueError
-            stay(60)
+            time.sleep(300)
         except KeyboardInterrupt:
-            stay(float(sys.argv[3])) if float(sys.argv[3]) < 30 else stay_below_python()
+            if way == "below Python":
+                print("giving back", flush=True)
+                stay_below_python()
+            wait_for(lambda: way != "go on" or Path(begun + " go on").exists())
             print("given back", flush=True)
             raise
 except KeyboardInterrupt:
-    sys.exit(exit_status(STOPPING.by))
+    sys.exit(exit_status(stopping.by))
 """
 
 
 def started(
-    tmp_path: Path, *, program: str = RUN, shielded: float = 0, giving_back: float = 0, before: str = "", more: str = ""
+    tmp_path: Path, way: str = "", *, program: str = RUN, before: str = "", more: str = ""
 ) -> subprocess.Popen[str]:
+    """Once its shielded part has begun, which ends as the way says; giving back goes on once it is told to."""
     begun = tmp_path / "begun"
     process = subprocess.Popen(
-        [sys.executable, "-c", before + program, str(begun), str(shielded), str(giving_back), more],
+        [sys.executable, "-c", before + program, str(begun), way, more],
         env=os.environ | {"PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     while not begun.exists():
         assert process.poll() is None, process.communicate()
         time.sleep(0.01)
-    time.sleep(0.05)
     return process
+
+
+def told(tmp_path: Path) -> None:
+    """It may go on: signals that were sent have arrived before it sees this."""
+    (tmp_path / "begun go on").touch()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_the_first_stops_it_in_order(tmp_path: Path, number: signal.Signals) -> None:
-    process = started(tmp_path, giving_back=0.2)
+    process = started(tmp_path, "go on")
     process.send_signal(number)
-    time.sleep(0.02)
+    assert process.stderr is not None
+    line = process.stderr.readline()
     process.send_signal(number)  # as `timeout` does
-    out, err = process.communicate(timeout=30)
+    told(tmp_path)
+    out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (128 + number, "shielded to its end\ngiven back\n")
-    assert err == f"stopping by {number.name}: publications under way are finished, all other places are given back\n"
+    assert line == f"stopping by {number.name}: publications under way are finished, all other places are given back\n"
+    assert err == ""
 
 
 @pytest.mark.parametrize("more", ["", "error"])
 def test_what_is_shielded_is_done_before(tmp_path: Path, more: str) -> None:
-    process = started(tmp_path, shielded=0.3, more=more)
+    process = started(tmp_path, "shielded", more=more)
     process.send_signal(signal.SIGTERM)
-    out, _ = process.communicate(timeout=30)
+    out, _ = process.communicate(timeout=60)
     assert (process.returncode, out) == (143, "shielded to its end\ngiven back\n")
 
 
 def test_a_later_one_ends_it_at_once_and_says_so(tmp_path: Path) -> None:
     """Also where the main thread waits for a database, and learns of no signal before it has answered."""
-    process = started(tmp_path, giving_back=60)
-    process.send_signal(signal.SIGTERM)
-    time.sleep(0.7)
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=30)
-    assert (process.returncode, out) == (130, "shielded to its end\n")
-    assert err.splitlines()[1:] == [
-        "ended at once by another SIGINT: the next run gives back the places that were under way"
-    ]
+    with started(tmp_path, "below Python") as process:
+        process.send_signal(signal.SIGTERM)
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert [process.stdout.readline() for _ in range(2)] == ["shielded to its end\n", "giving back\n"]
+        process.send_signal(signal.SIGINT)
+        assert (process.wait(60), process.stdout.read()) == (130, "")
+        assert process.stderr.read().splitlines()[1:] == [
+            "ended at once by another SIGINT: the next run gives back the places that were under way"
+        ]
 
 
 def test_what_is_ignored_stays_so(tmp_path: Path) -> None:
@@ -104,16 +120,18 @@ def test_what_is_ignored_stays_so(tmp_path: Path) -> None:
     time.sleep(0.1)
     assert process.poll() is None
     process.send_signal(signal.SIGTERM)
-    assert process.wait(30) == 143
+    assert process.wait(60) == 143
 
 
 IN_PROGRAM = """
 import os, signal, sys, threading, time
+from pathlib import Path
 from acidlib.execute.stopping import STOPPING
 
-def stay(seconds):
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
+begun, way, _ = sys.argv[1:]
+
+def wait_for(condition):
+    while not condition():
         time.sleep(0.01)
 
 before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
@@ -121,13 +139,12 @@ try:
     with STOPPING.in_program(lambda line: print(line, file=sys.stderr, flush=True)):
         try:
             with STOPPING.shielded():
-                open(sys.argv[1], "w").close()
-                stay(float(sys.argv[2]))
+                Path(begun).touch()
+                wait_for(lambda: STOPPING._waiting is not None)
                 print("shielded to its end", flush=True)
-            stay(1)
             print("to its end", flush=True)
         except BaseException as error:
-            stay(float(sys.argv[3]))
+            wait_for(lambda: way != "go on" or Path(begun + " go on").exists())
             print("given back", type(error).__name__, STOPPING.by.name, flush=True)
             raise
 except BaseException as error:
@@ -173,31 +190,33 @@ def test_handlers_of_a_program_wait_for_the_end_of_a_shield(
     tmp_path: Path, before: str, number: signal.Signals, out: list[str]
 ) -> None:
     """They stop the run as the program has it, which goes on with its own handlers."""
-    process = started(tmp_path, program=IN_PROGRAM, shielded=0.3, before=before)
+    process = started(tmp_path, program=IN_PROGRAM, before=before)
     process.send_signal(number)
-    output, err = process.communicate(timeout=30)
+    output, err = process.communicate(timeout=60)
     assert (process.returncode, output.splitlines()) == (0, ["shielded to its end", *out])
     line = f"stopping by {number.name}: publications under way are finished, all other places are given back"
     assert err.splitlines() == ([] if before == FLAG else [line])
 
 
 def test_a_later_interrupt_of_a_program_does_not_keep_places_from_being_given_back(tmp_path: Path) -> None:
-    process = started(tmp_path, program=IN_PROGRAM, giving_back=0.5)
-    for _ in range(3):
+    with started(tmp_path, "go on", program=IN_PROGRAM) as process:
         process.send_signal(signal.SIGINT)
-        time.sleep(0.1)
-    output, err = process.communicate(timeout=30)
-    assert process.returncode == 0
-    assert output.splitlines()[1:] == [
-        "given back KeyboardInterrupt SIGINT", "stopped by KeyboardInterrupt()", "goes on",
-    ]  # fmt: skip
-    assert len(err.splitlines()) == 1
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stderr.readline().startswith("stopping by SIGINT: ")
+        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGINT)
+        told(tmp_path)
+        assert process.stdout.read().splitlines() == [
+            "shielded to its end", "given back KeyboardInterrupt SIGINT", "stopped by KeyboardInterrupt()", "goes on",
+        ]  # fmt: skip
+        assert (process.wait(60), process.stderr.read()) == (0, "")
 
 
 def test_what_python_does_not_handle_does_what_it_did(tmp_path: Path) -> None:
-    process = started(tmp_path, program=IN_PROGRAM, shielded=30)
+    process = started(tmp_path, program=IN_PROGRAM)
     process.send_signal(signal.SIGTERM)
-    assert process.wait(30) == -signal.SIGTERM
+    assert process.wait(60) == -signal.SIGTERM
 
 
 def test_within_a_command_a_program_changes_no_handler() -> None:

@@ -24,7 +24,7 @@ from acidlib.metastore.connection import Effect, MetastoreClient, effect_of, tra
 from acidlib.metastore.options import ConnectionOptions, parse_endpoints
 
 HINT = "(is it a metastore, with the same settings of framed transport, TLS and SASL?)"
-QUICK = ConnectionOptions(timeout_seconds=2, connect_timeout_seconds=1, attempts=3)
+PATIENT = ConnectionOptions(timeout_seconds=60, connect_timeout_seconds=60, attempts=3)
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def second() -> Iterator[FakeMetastore]:
         yield found
 
 
-def client(*uris: str, options: ConnectionOptions = QUICK, waits: list[float] | None = None) -> MetastoreClient:
+def client(*uris: str, options: ConnectionOptions = PATIENT, waits: list[float] | None = None) -> MetastoreClient:
     told = waits if waits is not None else []
     return MetastoreClient(parse_endpoints(uris), options, user="joe", host="here", sleep=told.append)
 
@@ -324,7 +324,7 @@ def test_hmsclient_goes_over_the_same_connection(monkeypatch: pytest.MonkeyPatch
 
 def test_the_wrong_framing_is_told() -> None:
     with FakeMetastore(framed=True) as server, pytest.raises((RetryError, RefusedError)) as caught:
-        client(server.uri)
+        client(server.uri, options=ConnectionOptions(connect_timeout_seconds=1, attempts=1))
     assert HINT in str(caught.value)
 
 
@@ -361,7 +361,7 @@ def test_what_is_no_metastore(answer: bytes, framed: bool, kind: type[Exception]
     server, thread = serve_once(behave)
     uri = f"thrift://127.0.0.1:{server.getsockname()[1]}"
     with server, pytest.raises(kind, match=told) as caught:
-        client(uri, options=ConnectionOptions(connect_timeout_seconds=2, framed=framed, attempts=1))
+        client(uri, options=ConnectionOptions(connect_timeout_seconds=60, framed=framed, attempts=1))
     thread.join()
     assert HINT in str(caught.value)
 

@@ -82,7 +82,7 @@ def test_where_metastores_register_it_is_asked_again_when_none_answers(monkeypat
 
         monkeypatch.setattr(hms, "registered", known)
         uri = "zookeeper://zk1:1/a/b,zookeeper://[::1]:2/a/b"
-        options = ConnectionOptions(attempts=3, connect_timeout_seconds=1)
+        options = ConnectionOptions(attempts=3, connect_timeout_seconds=60)
         with hms.connect_hms([uri], options, user="joe", host="here", sleep=lambda _seconds: None) as client:
             assert (client.uri, asked) == (first.uri, [ONE])
             # another thread may have looked meanwhile; this one keeps its endpoint

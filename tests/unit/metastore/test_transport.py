@@ -79,7 +79,7 @@ def serving(behave: Callable[[Peer], None]) -> Iterator[Endpoint]:
 
 def link(endpoint: Endpoint, **given: str | None) -> SocketTransport:
     sasl = SaslOptions(**({"mechanism": "PLAIN", "username": "joe", "password": "pass"} | given))  # type: ignore[arg-type] # tests name the fields
-    return SocketTransport(endpoint, ConnectionOptions(connect_timeout_seconds=2, sasl=sasl))
+    return SocketTransport(endpoint, ConnectionOptions(connect_timeout_seconds=60, sasl=sasl))
 
 
 @pytest.mark.parametrize("from_file", [False, True])
@@ -192,7 +192,7 @@ def server() -> Iterator[FakeHttpMetastore]:
 
 def client(uri: str, http: HttpOptions | None = None, *, attempts: int = 2) -> MetastoreClient:
     options = ConnectionOptions(
-        timeout_seconds=2, connect_timeout_seconds=1, attempts=attempts, http=http or HttpOptions()
+        timeout_seconds=60, connect_timeout_seconds=60, attempts=attempts, http=http or HttpOptions()
     )
     return MetastoreClient(parse_endpoints([uri]), options, user="joe", host="here", sleep=lambda _seconds: None)
 

@@ -109,7 +109,7 @@ def thrift(fields: dict[int, tuple[int, Any]]) -> bytes:
     return bytes(buffer.getvalue())
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.integers(-(1 << 63), (1 << 63) - 1), st.dictionaries(st.integers(1, 300), VALUES, max_size=5))
 def test_what_is_not_looked_into_stays_as_it_was(number: int, inside: dict[int, Any]) -> None:
     data = thrift({2: (TType.I64, number), 4: (TType.STRUCT, inside), 6: (TType.LIST, ((TType.STRUCT, inside), 16))})
@@ -118,7 +118,7 @@ def test_what_is_not_looked_into_stays_as_it_was(number: int, inside: dict[int, 
     assert encode(found, OUTER) == data
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.dictionaries(st.integers(7, 300), VALUES, min_size=1, max_size=5), st.integers(-5, 5))
 def test_unknown_fields_are_told_and_passed_over(others: dict[int, Any], number: int) -> None:
     data = thrift({**others, 1: (TType.I16, number)})
@@ -127,7 +127,7 @@ def test_unknown_fields_are_told_and_passed_over(others: dict[int, Any], number:
     assert unknown == tuple(f"Outer field {other}" for other in others)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.binary(max_size=300), st.one_of(st.integers(13, 17), st.integers(0, 200)))
 @example(b"", 15)
 def test_structs_that_are_looked_into(text: bytes, count: int) -> None:

@@ -66,7 +66,7 @@ def test_the_files_of_one_directory_keep_the_pace_and_an_interrupt_wakes_what_wa
     for number in range(4):
         (tmp_path / "a" / str(number)).touch()
         (tmp_path / "a" / "b" / str(number)).touch()
-    limiter = limited(services, 1)
+    limiter = limited(services, 1, clock=lambda: 7.0)  # a machine that pauses lets no further file go
 
     def left() -> int:
         return len([path for path in (tmp_path / "a").rglob("*") if path.is_file()])

@@ -145,7 +145,7 @@ def place(root: Path) -> Any:
 
 def environment(services: Services, server: Fork, reader: Reader | None = None) -> Any:
     """What a run knows of the surroundings of its jobs."""
-    options = ConnectionOptions(timeout_seconds=5, attempts=1, reader=reader)
+    options = ConnectionOptions(timeout_seconds=60, connect_timeout_seconds=60, attempts=1, reader=reader)
     return SimpleNamespace(
         metastore=(server.uri,),
         user="joe",

@@ -18,18 +18,18 @@ def test_what_is_over_is_released_once() -> None:
 
     def pause(_: threading.Event) -> None:
         looked.release()
-        may_look.acquire(timeout=10)
+        may_look.acquire(timeout=120)
 
     holds = Holds(pause)
     holds.add(HeldSnapshot(over.is_set, released_into(names, "first")))
     holds.add(HeldSnapshot(lambda: False, released_into(names, "second")))
-    assert looked.acquire(timeout=10)
+    assert looked.acquire(timeout=120)
     may_look.release()
-    assert looked.acquire(timeout=10)
+    assert looked.acquire(timeout=120)
     assert (names, len(holds)) == ([], 2)
     over.set()
     may_look.release()
-    assert looked.acquire(timeout=10)
+    assert looked.acquire(timeout=120)
     assert (names, len(holds)) == (["first"], 1)
     holds.release_all()
     assert (names, len(holds)) == (["first", "second"], 0)
@@ -44,7 +44,7 @@ def test_the_thread_ends_with_the_last_hold_and_another_begins() -> None:
     for name in ("first", "second"):
         ended = threading.Event()
         holds.add(HeldSnapshot(lambda: True, lambda name=name, ended=ended: (names.append(name), ended.set())[0]))  # type: ignore[misc]  # defaults bind the loop's values
-        assert ended.wait(10)
+        assert ended.wait(120)
     assert names == ["first", "second"]
     assert set(pauses) == {"acidlib-holds"}
 

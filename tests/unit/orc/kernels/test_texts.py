@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from acidlib.orc.kernels.texts import date_texts, decimal_texts, first_too_long, integer_texts, real_texts, repadded
@@ -31,7 +31,6 @@ def longs(values: list[int]) -> Any:
 @example(EDGES, 0)
 @example(EDGES, 5)
 @example(EDGES, 255)
-@settings(deadline=None)  # a kernel may have to be compiled first
 @given(st.lists(st.integers(LEAST, MOST), max_size=30), st.integers(0, 30))
 def test_numbers_as_texts(numbers: list[int], width: int) -> None:
     assert split(*integer_texts(longs(numbers), width)) == [str(n).ljust(width).encode() for n in numbers]
@@ -97,7 +96,6 @@ def plain(number: int, scale: int) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-@settings(deadline=None)  # a kernel may have to be compiled first
 @given(
     st.lists(
         st.tuples(
@@ -127,7 +125,6 @@ def test_dates_before_the_gregorian_calendar_as_texts() -> None:
     assert len(found) == 1581 * 365 + len(leap) + 31 + 28 + 31 + 30 + 31 + 30 + 31 + 31 + 30 + 4 + 1
 
 
-@settings(deadline=None)  # a kernel may have to be compiled first
 @given(st.lists(st.dates(min_value=date(1582, 10, 15)), max_size=30), st.integers(0, 20))
 def test_dates_as_texts(days: list[date], width: int) -> None:
     found = date_texts(longs([day.toordinal() - 719_163 for day in days]), width)

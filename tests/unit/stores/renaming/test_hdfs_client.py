@@ -7,6 +7,7 @@ import threading
 from types import SimpleNamespace
 
 import pytest
+from waits import until
 
 from acidlib.errors import ConflictError, CorruptError, RefusedError, RetryError
 from acidlib.stores.filesystem import UnreachableServers
@@ -224,6 +225,7 @@ def test_it_is_waited_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(RetryError) as raised:
             fs.exists(f"hdfs://ns/t{number}")
         assert str(raised.value) == f"Cannot look at hdfs://ns/t{number}: {told}"
+    until(lambda: asked)
     assert asked == ["/t0"]
     assert key not in client._CLIENTS
     monkeypatch.setitem(client._CLIENTS, key, stuck)  # type: ignore[arg-type]
