@@ -11,7 +11,7 @@ import enum
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, overload
+from typing import Annotated, Any, ClassVar, overload
 
 from msgspec import UNSET, UnsetType
 
@@ -77,13 +77,25 @@ def outcome_of(error: AcidError) -> Outcome:
     return Outcome.REFUSED if is_refused else Outcome.FAILED
 
 
+def repr_of(value: object, text: str) -> str:
+    """Return the repr of a value that a person reads: its type and a text, in which no name commands a terminal."""
+    return f"<{type(value).__name__}: {text if text.isprintable() else repr(text)[1:-1]}>"
+
+
 class OfPlace:
-    """A value with the names of a table or partition, None where it is about none."""
+    """A value with the names of a table or partition, None where it is about none.
+
+    in_short  what its `repr` has of its many fields, as a format
+    """
 
     __slots__ = ()
     database: str | None
     table: str | None
     partition: str | None
+    in_short: ClassVar[str]
+
+    def __repr__(self) -> str:
+        return repr_of(self, self.in_short.format(self).strip(", "))
 
     @property
     def ref(self) -> TableRef:
@@ -177,9 +189,11 @@ FIGURES = (
 """Figures of a compaction that are sums over its files, and in totals over compactions."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class CompactionResult(OfPlace, Reasoned):
     """The outcome of a compaction at one table or partition."""
+
+    in_short = "{0.ref}, {0.type}, {0.state}"
 
     id: int | None = None
     """The id of the request; null without one."""
@@ -280,9 +294,11 @@ def rounded(seconds: float | None) -> float | None:
     return None if seconds is None else round(seconds, 3)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class InitiatorResult(OfPlace, Reasoned):
     """The initiator's decision about one table or partition."""
+
+    in_short = "{0.ref}, {0.outcome}"
 
     database: str
     table: str
@@ -343,9 +359,11 @@ class Waiting:
         return f"{self.subject}: {self.reason}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class CleaningResult(OfPlace, Reasoned):
     """The outcome of a cleaning for one request, or of the litter of one place."""
+
+    in_short = "{0.ref}, {0.state}"
 
     id: int | None = None
     """The id of the request; null without one."""
@@ -378,9 +396,11 @@ class CleaningResult(OfPlace, Reasoned):
         object.__setattr__(self, "blocked", tuple(map(str, self.waiting)))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class UndoResult(OfPlace, Reasoned):
     """The outcome of the undo of one compaction."""
+
+    in_short = "{0.ref}, {0.state}"
 
     id: int
     """The id of the request; null without one."""
@@ -404,9 +424,11 @@ class UndoResult(OfPlace, Reasoned):
     """The directories, and the original files, that readers read instead."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Cancellation(OfPlace, Reasoned):
     """The outcome of the cancellation of one named request."""
+
+    in_short = "request {0.id}, {0.state}"
 
     id: int
     """The id of the request; null without one."""
@@ -422,9 +444,11 @@ class Cancellation(OfPlace, Reasoned):
     """Why."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ShownRequest(OfPlace):
     """A request as Hive's SHOW COMPACTIONS has it, and where its place lies."""
+
+    in_short = "request {0.id} at {0.ref}, {0.type}, {0.state}"
 
     id: int
     """The id of the request; null without one."""
@@ -497,9 +521,11 @@ class ShownPart:
     """Why a file cannot be read."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ShownPlace(OfPlace):
     """A table or partition as its readers see it; of one that cannot be shown the location and the error."""
+
+    in_short = "{0.ref} at {0.location}"
 
     database: str
     table: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-from acidlib.model.results import OfPlace, Texts
+from acidlib.model.results import OfPlace, Texts, repr_of
 from acidlib.wording import Reasoned
 
 
@@ -77,9 +77,11 @@ class FindingKind(enum.StrEnum):
     NOT_OBEYED = "not obeyed"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Finding(OfPlace, Reasoned):
     """Something that is wrong at a table or place, or everywhere, as one sentence."""
+
+    in_short = "{0.level}, {0.trouble}, {0.ref}"
 
     level: Level = Level.WARNING
     """`warning` or `error`."""
@@ -109,9 +111,11 @@ class StateFigures:
     """The oldest of them; null for states of the history."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class PlaceFigures(OfPlace):
     """Figures of one listed place."""
+
+    in_short = "{0.ref}, {0.deltas} deltas"
 
     database: str
     table: str
@@ -130,7 +134,7 @@ class PlaceFigures(OfPlace):
     """Directories and files that no reader needs, and their bytes."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class TableFigures:
     """Figures of one table, or of all of them."""
 
@@ -161,6 +165,10 @@ class TableFigures:
     obsolete_bytes: int | None = None
     """Bytes that wait for cleaning in the listed places."""
 
+    def __repr__(self) -> str:
+        name = "all tables" if self.table is None else f"{self.database}.{self.table}"
+        return repr_of(self, f"{name}, {self.level}")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transaction:
@@ -186,9 +194,11 @@ class Transactions:
     """The oldest; null without one."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class CleaningBlocker(OfPlace):
     """A transaction or a lock that keeps a request from being cleaned."""
+
+    in_short = "{0.kind} {0.id} at {0.ref}"
 
     request_id: int
     database: str

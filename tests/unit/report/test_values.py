@@ -27,7 +27,7 @@ from acidlib.report.answers import Cancellations, Checks, Undo
 from acidlib.report.html import scoped
 from acidlib.report.values import Packed, Packer, plain
 
-from .documents import DONE, FAILED, HEAD, PLACE, RESULTS, UNIT, told
+from .documents import DONE, FAILED, HEAD, LEFT, PLACE, RESULTS, UNIT, WAITS, status_of_tables, told
 from .test_page import Elements
 
 
@@ -87,6 +87,26 @@ def test_a_result_is_a_frozen_value(job: str) -> None:
 def test_it_says_in_a_line_what_it_is() -> None:
     assert repr(told("major_compact", [DONE])) == "<Compactions: 1 entry, ok>"
     assert repr(told("major_compact", [DONE, FAILED])) == "<Compactions: 2 entries, not ok>"
+
+
+def test_what_has_many_fields_says_in_a_line_what_it_is() -> None:
+    seen = status_of_tables().document
+    shown = [DONE, LEFT, WAITS, replace(WAITS, database="", table="", partition=None), seen.totals, *seen.tables]
+    assert list(map(repr, [*shown, *seen.findings[:1], *seen.totals.most_deltas, *(seen.blockers or ())])) == [
+        "<CompactionResult: sales.orders.ds=7, major, ready for cleaning>",
+        "<InitiatorResult: sales.orders.ds=7, left alone>",
+        "<CleaningResult: sales.orders.ds=8, ready for cleaning>",
+        "<CleaningResult: ready for cleaning>",
+        "<TableFigures: all tables, warning>",
+        "<TableFigures: sales.orders, warning>",
+        "<Finding: warning, failed, sales.orders.ds=7>",
+        "<PlaceFigures: sales.orders.ds=7, 311 deltas>",
+        "<CleaningBlocker: transaction 812 at sales.orders.ds=7>",
+    ]
+    assert (
+        repr(replace(DONE, partition="p=\x1b[2J"))
+        == "<CompactionResult: sales.orders.p=\\x1b[2J, major, ready for cleaning>"
+    )
 
 
 @pytest.mark.parametrize("job", RESULTS)
