@@ -434,8 +434,9 @@ class UnreachableServers:
         return UnreachableServers, ()
 
     def note(self, server: str, reason: str) -> None:
-        """Note that a server has just been waited for in vain."""
-        self._noted[server] = self._clock() + UNREACHABLE_SECONDS, reason
+        """Note that a server has just been waited for in vain; what is known already is not renewed."""
+        if self.reason(server) is None:
+            self._noted[server] = self._clock() + UNREACHABLE_SECONDS, reason
 
     def reason(self, server: str) -> str | None:
         """Return why a server must not be asked now; None when it may be."""

@@ -9,10 +9,8 @@ from __future__ import annotations
 import json
 import logging
 import os
-import random
 import re
 import threading
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -33,10 +31,10 @@ from urllib3.exceptions import (
 )
 
 from acidlib.masking import masked
+from acidlib.stores.repeating import Failure
 from acidlib.wording import first_line_of
 
 _CONNECTIONS, _SERVERS = 32, 16
-_FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS, _PATIENCE_SECONDS = 0.1, 8.0, 1.0
 BUSY = frozenset({429, 503})
 """Statuses by which a service turns a request away."""
 UNCLEAR = frozenset({408, 500, 502, 504})
@@ -61,6 +59,14 @@ class BusyServiceError(NotSentError):
 
 class SlowError(LostAnswerError):
     """There was no answer in time."""
+
+
+def failure_of_sending(error: Exception) -> Failure | None:
+    """Return what is known of a request after an error of `send`, or a status that turned it away."""
+    for kind, known in ((BusyServiceError, Failure.BUSY), (AwayError, Failure.AWAY), (LostAnswerError, Failure.LOST)):
+        if isinstance(error, kind):
+            return known
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,16 +197,6 @@ def _beginning(response: urllib3.BaseHTTPResponse, at_most: int) -> bytes:
         response.close()
         response.release_conn()
     return b"".join(pieces)
-
-
-def pause_before(number: int, *, is_busy: bool = False) -> None:
-    """Wait before another try, the `number`th of them; a service that is busy is left alone for a second at least.
-
-    Each wait is twice the one before, and up to half as long again: so runs that were turned away together do not come
-    back together.
-    """
-    pause = min(_FIRST_PAUSE_SECONDS * 2.0 ** (number - 1), _MAX_PAUSE_SECONDS)
-    time.sleep(max(pause, _PATIENCE_SECONDS if is_busy else 0.0) * (1 + random.random() / 2))  # noqa: S311 - no secret
 
 
 def _brief(error: BaseException) -> str:

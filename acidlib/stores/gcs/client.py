@@ -33,9 +33,10 @@ from acidlib.stores.http import (
     LostAnswerError,
     SlowError,
     connections,
-    pause_before,
+    failure_of_sending,
     send,
 )
+from acidlib.stores.repeating import repeated
 from acidlib.waiting import asking
 from acidlib.wording import first_line_of
 
@@ -145,14 +146,11 @@ class GcsClient:
         """
         parameters = urlencode(query or {}, quote_via=quote)
         whole = f"{url}?{parameters}" if parameters else url
-        for number in range(1, self.options.attempts + 1):
-            try:
-                return self._sent(method, whole, dict(headers or {}), body, at_most)
-            except LostAnswerError as error:
-                if number == self.options.attempts or isinstance(error, AwayError):
-                    raise
-                pause_before(number, is_busy=isinstance(error, BusyServiceError))
-        raise ValueError("a request is tried once at least")
+        return repeated(
+            lambda: self._sent(method, whole, dict(headers or {}), body, at_most),
+            failure=failure_of_sending,
+            tries=self.options.attempts,
+        )
 
     @contextmanager
     def raising(self, action: str, path: str, *, missing: type[AcidError] = CorruptError) -> Iterator[None]:

@@ -51,11 +51,11 @@ from acidlib.stores.http import (
     ForkSafeLock,
     HttpAnswer,
     LostAnswerError,
-    NotSentError,
-    pause_before,
+    failure_of_sending,
     send,
 )
 from acidlib.stores.properties import StoreProperties
+from acidlib.stores.repeating import Failure, changed, repeated
 from acidlib.waiting import asking
 from acidlib.wording import first_line_of
 
@@ -320,7 +320,15 @@ class Container:
 
     def ask(self, method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str] | None = None) -> Answer:
         """Return the answer to a question about a path; it is asked again where the answer was lost."""
-        return self._repeated(lambda: self._sent(method, path, query, headers or {}, b""))
+        try:
+            return repeated(
+                lambda: self._sent(method, path, query, headers or {}, b""),
+                failure=failure_of_sending,
+                tries=self.options.tries,
+            )
+        except AwayError as error:
+            self._note_away(error)
+            raise
 
     def make(self, path: str, *, is_directory: bool) -> str:
         """Make an empty file or directory under a new name that is unique; return its version.
@@ -369,7 +377,7 @@ class Container:
                 return False
             raise LostAnswerError("the target tells no transaction")
 
-        def rename() -> None:
+        def rename(_: int) -> None:
             token = ""
             while True:
                 answer = self._sent("PUT", target, {"continuation": token} if token else {}, headers, b"")
@@ -380,10 +388,8 @@ class Container:
 
     def delete(self, path: str, *, recursive: bool) -> bool:
         """Delete a path; return whether it was there, as it was if it is gone after a lost answer."""
-        lost = False
 
-        def delete() -> bool:
-            nonlocal lost
+        def delete(lost: int) -> bool:
             token = ""
             while True:
                 query = {"recursive": "true" if recursive else "false", **({"continuation": token} if token else {})}
@@ -391,15 +397,12 @@ class Container:
                     answer = self._sent("DELETE", path, query, {}, b"")
                 except AnswerError as error:
                     if error.code in MISSING:
-                        return lost or bool(token)
-                    raise
-                except LostAnswerError as error:
-                    lost = lost or not isinstance(error, NotSentError)
+                        return bool(lost or token)
                     raise
                 if not (token := answer.headers.get("x-ms-continuation", "")):
                     return True
 
-        return bool(self._changed(path, delete, None))
+        return bool(self._changed(path, delete))
 
     def change(
         self,
@@ -415,7 +418,7 @@ class Container:
 
         Without `was_done` it is a request that may be carried out twice.
         """
-        return self._changed(path, lambda: self._sent(method, path, query, headers, body), was_done)
+        return self._changed(path, lambda _: self._sent(method, path, query, headers, body), was_done)
 
     def status(self, path: str) -> PathStatus | None:
         """Return what is known of a file or directory; None where there is none."""
@@ -497,54 +500,19 @@ class Container:
             return permission_missing(f"Cannot {action} {path}", f"{self.options.user} may not; {where} said {shown}")
         return RetryError(f"{start} {where} answered {shown}")
 
-    def _repeated(self, call: Callable[[], Answered]) -> Answered:
-        """Return what a call returns, repeated while answers are lost."""
-        for number in range(self.options.tries):
-            if number:
-                pause_before(number)
-            try:
-                return call()
-            except LostAnswerError as error:
-                if number + 1 == self.options.tries or isinstance(error, AwayError):
-                    self._note_away(error)
-                    raise
-        raise ValueError("a request is tried once at least")
-
     def _changed(
-        self, path: str, change: Callable[[], Answered], was_done: Callable[[], bool] | None
+        self, path: str, change: Callable[[int], Answered], was_done: Callable[[], bool] | None = None
     ) -> Answered | None:
-        """Make a change, asking for it repeatedly while answers are lost; None when an earlier try had made it.
-
-        With `was_done`, `UnknownOutcomeError` is raised when no answer comes in the end.
-        """
-        lost = None
-        for number in range(self.options.tries):
-            if number:
-                pause_before(number)
-            try:
-                return change()
-            except AnswerError:
-                if lost is None or was_done is None:
-                    raise
-                try:
-                    is_done = was_done()
-                except (AnswerError, LostAnswerError) as error:
-                    raise self._unknown(path, error) from error
-                if not is_done:
-                    raise
-                return None
-            except NotSentError as error:
-                if number + 1 < self.options.tries and not isinstance(error, AwayError):
-                    continue
-                self._note_away(error)
-                if lost is None:
-                    raise
-                break
-            except LostAnswerError as error:
-                lost = error
-        if was_done is None or lost is None:
-            raise lost or LostAnswerError("no answer")
-        raise self._unknown(path, lost)
+        """Make a change, as `repeating.changed` does."""
+        return changed(
+            change,
+            was_done,
+            failure=_failure,
+            tries=self.options.tries,
+            is_patient=False,
+            away=self._note_away,
+            unknown=lambda error: self._unknown(path, error),
+        )
 
     def _unknown(self, path: str, error: Exception) -> UnknownOutcomeError:
         return UnknownOutcomeError(
@@ -552,8 +520,8 @@ class Container:
             f"the request ({error})"
         )
 
-    def _note_away(self, error: LostAnswerError) -> None:
-        if self._unreachable is not None and isinstance(error, AwayError) and not isinstance(error, _KnownAwayError):
+    def _note_away(self, error: Exception) -> None:
+        if self._unreachable is not None:
             self._unreachable.note(self.options.host, str(error))
 
     def _sent(
@@ -563,7 +531,7 @@ class Container:
         options = self.options
         reason = None if self._unreachable is None else self._unreachable.reason(options.host)
         if reason is not None:
-            raise _KnownAwayError(reason)
+            raise AwayError(reason)
         # without the slash a name is that of the container, not of its root
         line = (
             f"/{options.container}" if query.get("resource") == "filesystem" else quote(f"/{options.container}/{path}")
@@ -609,8 +577,8 @@ _WITH_NAMESPACE: set[tuple[ContainerOptions, int]] = set()
 """Containers that this process knows to have the hierarchical namespace."""
 
 
-class _KnownAwayError(AwayError):
-    """This run has waited for the server in vain a moment ago."""
+def _failure(error: Exception) -> Failure | None:
+    return Failure.REFUSED if isinstance(error, AnswerError) else failure_of_sending(error)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@ state before.
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -15,7 +14,6 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from hdfs_native import TrashNotEnabledError
-from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential
 
 from acidlib.datafiles import SourceFile, kept_range
 from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError, RetryError, UnknownOutcomeError
@@ -47,6 +45,7 @@ from acidlib.stores.renaming.hdfs_client import (
     was_not_sent,
 )
 from acidlib.stores.renaming.store import RenameStore
+from acidlib.stores.repeating import Failure, changed, repeated
 from acidlib.stores.store import TaskFiles, copy_through, require_inside
 from acidlib.waiting import asking
 
@@ -205,8 +204,6 @@ class HdfsDataFiles(TaskFiles):
 
 _TRIES = 8
 """Tries of one call, ever further apart: a name node that starts again may take connections and drop them."""
-_FIRST_PAUSE, _MAX_PAUSE_SECONDS = 0.1, 2.0
-"""Seconds between two tries; each is twice the one before."""
 _USERS: dict[tuple[NameNode, str], str] = {}
 """The owner of what this process has made at a place: the name node alone knows whom a login is taken for.
 
@@ -271,13 +268,13 @@ class HdfsFileSystem(RenameFileSystem):
             reader = self._ask(lambda: self._client.read(self._node.inside(path)))
             refuse_unfinished(path, status.length, len(reader))
             require_small(path, len(reader))
-            return _ask_twice(lambda: reader.read_range(0, len(reader)))
+            return _answered(lambda: reader.read_range(0, len(reader)))
 
     def create(self, path: str, data: bytes, *, durable: bool = True) -> None:
         del durable  # as `sync`
         written: list[str] = []  # a new name for each try, as an answer may be lost
 
-        def write() -> None:
+        def write(_: int) -> None:
             written.append(beside(path))
             try:
                 file = self._client.inner.create(self._node.inside(written[-1]), self._node.write_options())
@@ -308,7 +305,7 @@ class HdfsFileSystem(RenameFileSystem):
         try:
             with raising_hdfs_errors("create", path):
                 self._change(
-                    temporary, lambda: self._client.mkdirs(self._node.inside(temporary), mode, create_parent=False)
+                    temporary, lambda _: self._client.mkdirs(self._node.inside(temporary), mode, create_parent=False)
                 )
                 self._rename_own(temporary, path)
         except BaseException:
@@ -416,7 +413,7 @@ class HdfsFileSystem(RenameFileSystem):
     def _client(self) -> Client:
         reason = None if self._unreachable is None else self._unreachable.reason(self._node.uri)
         if reason is not None:
-            raise _KnownUnreachableError(reason)
+            raise NotAskedError(reason)
         return self._node.client
 
     def _status_or_none(self, path: str) -> FileStatus | None:
@@ -473,7 +470,7 @@ class HdfsFileSystem(RenameFileSystem):
 
     def _if_allowed(self, path: str, call: Callable[[], None]) -> None:
         try:
-            self._change(path, call)
+            self._change(path, lambda _: call())
         except RuntimeError as error:
             if java_class(error) != "AccessControlException":
                 raise
@@ -499,23 +496,21 @@ class HdfsFileSystem(RenameFileSystem):
             return after is not None and _identity(after) == _identity(before)
 
         self._change(
-            source, lambda: self._client.rename(self._node.inside(source), self._node.inside(target)), was_done=was_done
+            source,
+            lambda _: self._client.rename(self._node.inside(source), self._node.inside(target)),
+            was_done=was_done,
         )
         return before
 
     def _delete(self, path: str, *, recursive: bool) -> bool:
         """Delete a path; return whether it was there, as it was if it is gone after a lost answer."""
-        lost = False
-
-        def delete() -> bool:
-            nonlocal lost
-            try:
-                return self._client.delete(self._node.inside(path), recursive) or lost
-            except OSError as error:
-                lost = lost or not (isinstance(error, FINAL) or was_not_sent(error))
-                raise
-
-        return bool(self._change(path, delete, was_done=lambda: False))
+        return bool(
+            self._change(
+                path,
+                lambda lost: self._client.delete(self._node.inside(path), recursive) or lost > 0,
+                was_done=lambda: False,
+            )
+        )
 
     def _remove_quietly(self, path: str) -> None:
         with suppress(OSError, RuntimeError), asking("remove", path):
@@ -524,81 +519,44 @@ class HdfsFileSystem(RenameFileSystem):
     def _ask(self, question: Callable[[], Answer]) -> Answer:
         """Return the answer of the name node to a question; note a name node that was waited for in vain."""
         try:
-            return _ask_twice(lambda: self._node.ask(question))
-        except FINAL:
-            raise
+            return _answered(lambda: self._node.ask(question))
         except OSError as error:
-            self._note_unreachable(error)
+            if _failure(error) is not Failure.REFUSED:
+                self._note_unreachable(error)
             raise
 
     def _change(
-        self, path: str, change: Callable[[], Answer], *, was_done: Callable[[], bool] | None = None
+        self, path: str, change: Callable[[int], Answer], *, was_done: Callable[[], bool] | None = None
     ) -> Answer | None:
-        """Make a change, asking for it repeatedly while answers are lost.
+        """Make a change, as `repeating.changed` does."""
+        return changed(
+            change,
+            was_done,
+            failure=_failure,
+            tries=_TRIES,
+            is_patient=True,  # its client has asked for about a minute
+            away=self._note_unreachable,
+            unknown=lambda error: _unknown(path, error),
+        )
 
-        `was_done` tells, when a repeated call failed, whether an earlier one had made the change. With it,
-        `UnknownOutcomeError` is raised when no answer comes in the end. Without it, for a change that may be made
-        twice, the last `OSError` is.
-        """
-        lost: list[OSError] = []
-        for number in range(_TRIES):
-            if number:
-                time.sleep(min(_FIRST_PAUSE * 2 ** (number - 1), _MAX_PAUSE_SECONDS))
-            try:
-                return _until_ready(change)
-            except FINAL:
-                if not lost or was_done is None:
-                    raise
-                try:
-                    is_done = was_done()
-                except (OSError, RuntimeError) as error:
-                    raise _unknown(path, error) from error
-                if not is_done:
-                    raise
-                return None
-            except OSError as error:
-                if was_not_sent(error):
-                    self._note_unreachable(error)
-                    if not lost:
-                        raise
-                lost.append(error)
-                if was_not_sent(error):  # the client has waited long enough
-                    break
-        if was_done is None:
-            raise lost[-1]
-        raise _unknown(path, lost[-1]) from lost[-1]
-
-    def _note_unreachable(self, error: OSError) -> None:
-        if self._unreachable is not None and not isinstance(error, _KnownUnreachableError):
+    def _note_unreachable(self, error: Exception) -> None:
+        if self._unreachable is not None:
             self._unreachable.note(self._node.uri, str(error))
 
 
-class _KnownUnreachableError(NotAskedError):
-    """This run has waited for the server in vain a moment ago."""
+def _failure(error: Exception) -> Failure | None:
+    if java_class(error) == "RetriableException":  # a name node that has just started asks for another try
+        return Failure.BUSY
+    if isinstance(error, FINAL):
+        return Failure.REFUSED
+    if isinstance(error, OSError):
+        return Failure.AWAY if was_not_sent(error) else Failure.LOST
+    return None
 
 
-def _ask_twice(question: Callable[[], Answer]) -> Answer:
-    """Return the answer to a question; ask again where the first answer was lost."""
-    try:
-        return _until_ready(question)
-    except FINAL:
-        raise
-    except OSError as error:
-        if was_not_sent(error):
-            raise
-        return _until_ready(question)
-
-
-def _until_ready(call: Callable[[], Answer]) -> Answer:
-    """Return the answer to a call, repeated while a name node that has just started asks for that."""
-    tries = Retrying(
-        retry=retry_if_exception(lambda error: java_class(error) == "RetriableException"),
-        wait=wait_exponential(multiplier=_FIRST_PAUSE, max=_MAX_PAUSE_SECONDS),
-        stop=stop_after_attempt(_TRIES),
-        sleep=lambda seconds: time.sleep(seconds),
-        reraise=True,
-    )
-    return tries(call)
+def _answered(question: Callable[[], Answer]) -> Answer:
+    """Return the answer to a question, asked twice where the first answer was lost."""
+    return repeated(question, failure=_failure, tries=_TRIES, losses=1)
 
 
 def _unknown(path: str, error: BaseException) -> UnknownOutcomeError:

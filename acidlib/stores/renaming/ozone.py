@@ -23,7 +23,6 @@ Source: Ozone `OMKeyRenameRequestWithFSO`, `BasicRootedOzoneFileSystem`.
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -55,6 +54,7 @@ from acidlib.stores.renaming.ozone_client import (
 )
 from acidlib.stores.renaming.ozone_trials import ozone_promises
 from acidlib.stores.renaming.store import RenameStore
+from acidlib.stores.repeating import Failure, changed
 from acidlib.stores.store import Claim, TaskFiles, copy_through, require_inside
 from acidlib.waiting import asking
 
@@ -221,8 +221,6 @@ class OzoneDataFiles(TaskFiles):
 
 _TRIES = 8
 """Tries of one change, ever further apart: a gateway that starts again may take connections and drop them."""
-_FIRST_PAUSE, _MAX_PAUSE_SECONDS = 0.1, 2.0
-"""Seconds between two tries; each is twice the one before."""
 
 
 class OzoneFileSystem(RenameFileSystem):
@@ -358,7 +356,7 @@ class OzoneFileSystem(RenameFileSystem):
         try:
             with asking("look at", path):
                 below = f"{path}/{beside('/_acidlib_layout')[1:]}"
-                self._change(path, lambda: self._server.change("PUT", path, "RENAME", destination=self._to(below)))
+                self._change(path, lambda _: self._server.change("PUT", path, "RENAME", destination=self._to(below)))
         except HttpFsError as error:
             if error.name == "IllegalArgumentException" or "OBJECT_STORE" in error.message:
                 raise BrokenPromiseError(
@@ -379,7 +377,7 @@ class OzoneFileSystem(RenameFileSystem):
             if self._ask(lambda: self._server.status(parent))["type"] != "DIRECTORY":
                 raise CorruptError(f"Cannot {action} {path}: {_NOT_IN_A_DIRECTORY}")
             try:
-                self._change(own, lambda: make(own))
+                self._change(own, lambda _: make(own))
                 if not self._move(own, parent, found_at=path, identity=None):
                     if self._status_or_none(own) is None:
                         raise RetryError(f"Cannot {action} {path}: what was made for it is gone")
@@ -401,13 +399,11 @@ class OzoneFileSystem(RenameFileSystem):
             return after is not None and identity in (None, _identity(after))
 
         destination = self._to(directory)
-        return bool(
-            self._change(
-                source,
-                lambda: self._server.change("PUT", source, "RENAME", destination=destination),
-                was_done=was_done,
-            )
-        )
+
+        def rename(lost: int) -> bool:
+            return self._server.change("PUT", source, "RENAME", destination=destination) or (lost > 0 and was_done())
+
+        return self._change(source, rename, was_done=was_done) is not False
 
     def _move_free(self, source: str, target: str, identity: tuple[object, ...]) -> bool:
         """Rename to a name that was free; return False where it is not any more, with the source in its old place."""
@@ -441,16 +437,9 @@ class OzoneFileSystem(RenameFileSystem):
 
     def _delete(self, path: str, *, recursive: bool) -> bool:
         """Delete a path; return whether it was there, as it was if it is gone after a lost answer."""
-        lost = False
 
-        def delete() -> bool:
-            nonlocal lost
-            try:
-                deleted = self._server.change("DELETE", path, "DELETE", recursive=str(recursive).lower())
-                return deleted or lost
-            except HttpFsLostAnswerError:
-                lost = True
-                raise
+        def delete(lost: int) -> bool:
+            return self._server.change("DELETE", path, "DELETE", recursive=str(recursive).lower()) or lost > 0
 
         return bool(self._change(path, delete))
 
@@ -464,58 +453,36 @@ class OzoneFileSystem(RenameFileSystem):
             raise
 
     def _change(
-        self, path: str, change: Callable[[], Answer], *, was_done: Callable[[], bool] | None = None
-    ) -> Answer | bool:
-        """Make a change, asking for it repeatedly while answers are lost.
-
-        `was_done` tells, when a repeated call failed or answered no, whether an earlier one had made the change. With
-        it, `UnknownOutcomeError` is raised when no answer comes in the end. Without it, for a change that may be made
-        twice, the last `OSError` is.
-        """
-        lost: list[OSError] = []
+        self, path: str, change: Callable[[int], Answer], *, was_done: Callable[[], bool] | None = None
+    ) -> Answer | None:
+        """Make a change, as `repeating.changed` does."""
         self._require_reachable()
-        for number in range(_TRIES):
-            if number:
-                time.sleep(min(_FIRST_PAUSE * 2 ** (number - 1), _MAX_PAUSE_SECONDS))
-            try:
-                answer = change()
-                if answer or not lost or was_done is None:
-                    return answer
-                return self._look(path, was_done)
-            except HttpFsError:
-                if not lost or was_done is None:
-                    raise
-                if not self._look(path, was_done):
-                    raise
-                return True
-            except OSError as error:
-                if isinstance(error, HttpFsNotAskedError) and not lost:
-                    self._note_unreachable(error)
-                    raise
-                lost.append(error)
-        self._note_unreachable(lost[-1])
-        if was_done is None:
-            raise lost[-1]
-        raise _unknown(path, lost[-1]) from lost[-1]
-
-    def _look(self, path: str, was_done: Callable[[], bool]) -> bool:
-        try:
-            return was_done()
-        except (OSError, HttpFsError) as error:
-            raise _unknown(path, error) from error
+        return changed(
+            change,
+            was_done,
+            failure=_failure,
+            tries=_TRIES,
+            is_patient=False,
+            away=self._note_unreachable,
+            unknown=lambda error: _unknown(path, error),
+        )
 
     def _require_reachable(self) -> None:
         reason = None if self._unreachable is None else self._unreachable.reason(self._server.uri)
         if reason is not None:
-            raise _KnownUnreachableError(reason)
+            raise HttpFsNotAskedError(reason)
 
-    def _note_unreachable(self, error: OSError) -> None:
-        if self._unreachable is not None and not isinstance(error, _KnownUnreachableError):
+    def _note_unreachable(self, error: Exception) -> None:
+        if self._unreachable is not None:
             self._unreachable.note(self._server.uri, str(error))
 
 
-class _KnownUnreachableError(HttpFsNotAskedError):
-    """This run has waited for the gateways in vain a moment ago."""
+def _failure(error: Exception) -> Failure | None:
+    if isinstance(error, HttpFsError):
+        return Failure.REFUSED
+    if isinstance(error, OSError):
+        return Failure.AWAY if isinstance(error, HttpFsNotAskedError) else Failure.LOST
+    return None
 
 
 class OzoneStore(RenameStore):

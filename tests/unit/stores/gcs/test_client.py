@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from acidlib.errors import AcidError, ConflictError, CorruptError, MissingError, RefusedError, RetryError
 from acidlib.model.uploads import Part, StagedUpload
-from acidlib.stores import http
+from acidlib.stores import repeating
 from acidlib.stores.buckets.bucket import UnderWayError
 from acidlib.stores.filesystem import UnreachableServers
 from acidlib.stores.gcs import bucket as composing
@@ -121,7 +121,7 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[GcsBucket]:
     monkeypatch.setattr(Answering, "headers_sent", {})
     monkeypatch.setattr(Answering, "lines", [])
     monkeypatch.setattr(Answering, "tokens", 0)
-    monkeypatch.setattr(http.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr(repeating.time, "sleep", lambda seconds: None)
     options = GcsOptions(bucket="b", log_in=LogInAs.NOBODY, root=f"http://127.0.0.1:{server.server_port}/", attempts=3)
     yield GcsBucket(options, UnreachableServers())
     server.shutdown()
