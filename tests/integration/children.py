@@ -106,7 +106,7 @@ class Child:
         """Sends it a signal."""
         os.kill(self.pid, number)
 
-    def wait_until_stopped(self, seconds: float = 120) -> None:
+    def wait_until_stopped(self, seconds: float = 300) -> None:
         """Waits until it has stopped itself at a point."""
         end = time.monotonic() + seconds
         while True:
@@ -127,7 +127,7 @@ class Child:
         """Lets it go on."""
         self.kill(signal.SIGCONT)
 
-    def wait(self, seconds: float = 120) -> int:
+    def wait(self, seconds: float = 300) -> int:
         """Its exit status, negative for the signal that ended it."""
         end = time.monotonic() + seconds
         while (status := self._ended()) is None:
@@ -145,7 +145,7 @@ class Child:
                     self._status = os.waitstatus_to_exitcode(status)
             return self._status
 
-    def result(self, seconds: float = 120) -> Any:
+    def result(self, seconds: float = 300) -> Any:
         """What its function returned. Fails when it was killed or raised."""
         status = self.wait(seconds)
         assert status in (0, 99), f"a job was ended by {status}"
@@ -154,7 +154,7 @@ class Child:
             raise found
         return found
 
-    def ran(self, seconds: float = 120) -> Ran:
+    def ran(self, seconds: float = 300) -> Ran:
         """How its job ended."""
         found = self.result(seconds)
         assert isinstance(found, Ran)

@@ -127,7 +127,7 @@ class Writer:
             # nothing of it may ever be seen: the version goes, so that a reader who sees it is wrong
             self._range.versions[-1] = self._range.versions[-2]
             counts["aborted"] += 1
-            if not soon(lambda: counts["aborts"] > aborts, 5):
+            if not soon(lambda: counts["aborts"] > aborts, 60):
                 raise  # nobody aborted it
         self._range.done += 1
 

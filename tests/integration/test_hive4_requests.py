@@ -66,7 +66,7 @@ def test_aborted_rows_stay_out_when_the_metastore_cuts_its_list(lake: Lake, serv
     undo = service("undo", str(compacted["id"]))
     assert (undo.status, undo.error["kind"], "no call takes a commit back" in only_line(undo)) == (1, "refused", True)
     lake.hms.commit_txn(reader, TxnType.DEFAULT)
-    assert until(lambda: ":6:" not in lake.write_ids(made), 45)
+    assert until(lambda: ":6:" not in lake.write_ids(made), 120)
     service.clean("--table", made.full)
     assert not until(lambda: lake.seen(made) != made.expected, 15)
 

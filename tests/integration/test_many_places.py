@@ -16,6 +16,7 @@ from runners import ThreadRunner
 
 from acidlib.errors import RetryError
 from acidlib.execute.spark import SparkEndedError
+from acidlib.execute.stopping import STOPPING
 from acidlib.points import Point
 from acidlib.ports.sql import SqlRequests
 from acidlib.runs.compact import PlaceCompaction
@@ -73,12 +74,13 @@ def test_a_run_that_is_terminated_gives_all_back(jobs: Jobs, tmp_path: Path, mon
     jobs.good("initiator", *places.asked, *OVER)
     publish, number = RenameStage.publish, itertools.count()
 
-    def slowly(*given, **named):
-        time.sleep(1.0 if next(number) else 0.0)
+    def until_the_signal(*given, **named):
+        while next(number) and STOPPING.by is None:
+            time.sleep(0.01)
         return publish(*given, **named)
 
     with monkeypatch.context() as patch:
-        patch.setattr(RenameStage, "publish", slowly)
+        patch.setattr(RenameStage, "publish", until_the_signal)
         child = Child(lambda: jobs("major_compact"), tmp_path / "answer")
     while not places.compacted():
         time.sleep(0.01)
@@ -194,7 +196,7 @@ def test_a_cleaner_that_is_terminated_leaves_the_rest(jobs: Jobs, tmp_path: Path
     jobs.good("major_compact", *places.asked)
     everything = {name: visible(places.root / name) for name in places.names}
     child = Child(
-        lambda: jobs("cleaner", "--retention", "0s", "--set", "acidlib.cleaner.files.per.second=100"),
+        lambda: jobs("cleaner", "--retention", "0s", "--set", "acidlib.cleaner.files.per.second=1"),
         tmp_path / "answer",
     )
 

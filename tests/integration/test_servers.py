@@ -152,8 +152,8 @@ time.sleep(600)
         pid, home = runner.stdout.readline().split()
         assert not is_gone(int(pid))
         runner.send_signal(signal.SIGKILL)
-    wait_for(lambda: is_gone(int(pid)), seconds=20)
-    wait_for(lambda: not Path(home).exists(), seconds=20)
+    wait_for(lambda: is_gone(int(pid)))
+    wait_for(lambda: not Path(home).exists())
 
 
 def test_a_start_that_fails_shows_the_end_of_the_log(tmp_path: Path) -> None:

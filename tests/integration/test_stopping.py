@@ -29,7 +29,7 @@ from integration.harness import ROOT, SMALL_SPARK, Jobs, fixture, names
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 PLACES = 3
-SECONDS = 120.0
+SECONDS = 300.0
 ACIDLIB = [sys.executable, "-P", "-c", "from acidlib.cli.main import main; main()"]
 SCRIPT = [str(ROOT / "spark-submit.sh")]
 PLAIN = [str(SPARK_HOME / "bin" / "spark-submit")]
@@ -315,7 +315,7 @@ def test_another_signal_ends_it_at_once_and_the_next_run_takes_over(tmp_path: Pa
         time.sleep(1)
         assert process.poll() is None
         process.terminate()
-        _, told = process.communicate(timeout=10)
+        _, told = process.communicate(timeout=SECONDS)
         queue.rollback()
         assert process.returncode == 128 + signal.SIGTERM
         assert told.splitlines()[-1].endswith(

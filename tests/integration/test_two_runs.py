@@ -24,7 +24,7 @@ def crud(tmp_path: Path) -> Path:
     return fixture("hive3/a_crud", tmp_path / "db.db" / "crud")
 
 
-def wait_for(path: Path, seconds: float = 30) -> None:
+def wait_for(path: Path, seconds: float = 300) -> None:
     end = time.monotonic() + seconds
     while not path.exists():
         assert time.monotonic() < end, path

@@ -83,7 +83,7 @@ class Doors:
 
 
 @pytest.fixture
-def doors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Doors:
+def doors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steady_deflate: None) -> Doors:
     return Doors(tmp_path, monkeypatch)
 
 
