@@ -37,7 +37,6 @@ class FindingKind(enum.StrEnum):
     HELD_BACK = "failed in a row"
     NOT_INITIATED = "not initiated"
     REFUSED = "refused in a row"
-    ABORTED_BY_HAND = "aborted"
     FAILURE_RATIO = "many failures"
     NOT_UNDERSTOOD = "not understood"
     OTHERS_WORK = "not done here"

@@ -400,7 +400,9 @@ def _history_findings(newest: Sequence[CompactionRequest], limits: Limits, calls
     if len(waiting) > 1:
         ids = ", ".join(str(row.id) for row in reversed(waiting))
         yield from _about(waiting[0], [_found(FindingKind.TWICE, f"requests {ids} are for the same place")])
-    last = next((row for row in newest if row.state not in (State.INITIATED, State.WORKING)), None)
+    # a withdrawn request says nothing about its place: Hive's CompactionMetricData leaves it out, too
+    kept = [row for row in newest if row.state is not State.ABORTED]
+    last = next((row for row in kept if row.state not in (State.INITIATED, State.WORKING)), None)
     if last is None:
         return
     error, ended = _error_of(last), list[Finding]()
@@ -408,12 +410,11 @@ def _history_findings(newest: Sequence[CompactionRequest], limits: Limits, calls
     if failed:  # a request that was not initiated may have followed
         newest_failed = next(row for row in newest if row.state is State.FAILED)
         ended += _above_limit(limits, FindingKind.HELD_BACK, failed, _error_of(newest_failed))
-    if not ended and failed and last.state is State.FAILED:
+    has_failed_last = quarantining is None and count_in_a_row(kept, State.FAILED, calls) > 0
+    if not ended and has_failed_last and last.state is State.FAILED:
         ended.append(_found(FindingKind.FAILED, f"request {last.id} failed{error}"))
     elif not ended and last.state is State.ATTEMPTED:
         ended.append(_found(FindingKind.NOT_INITIATED, f"request {last.id} was not initiated{error}"))
-    elif last.state is State.ABORTED:
-        ended.append(_found(FindingKind.ABORTED_BY_HAND, f"request {last.id} was aborted by hand"))
     refused = count_in_a_row(newest, State.REFUSED, calls)
     subject = f"the last {plural(refused, 'request was', 'requests were')} refused{error}"
     ended += _above_limit(limits, FindingKind.REFUSED, refused, subject)
@@ -423,9 +424,10 @@ def _history_findings(newest: Sequence[CompactionRequest], limits: Limits, calls
 def count_in_a_row(newest: Sequence[CompactionRequest], state: State, calls: Calls) -> int:
     """Return how many requests of one place, given newest first, have ended last in this state, one after the other.
 
-    Requests that wait or are working do not count. A row of failures is ended by what ends it for the rule that holds
-    a place back (`counts_as_attempt`), and by a compaction that has only to be cleaned up after. A row of refusals is
-    ended by any other request that has ended. A place that was found to be compact already ends both.
+    Requests that wait or are working do not count, nor does a withdrawn one in a row of refusals. A row of failures
+    is ended by what ends it for the rule that holds a place back (`counts_as_attempt`), and by a compaction that
+    has only to be cleaned up after. A row of refusals is ended by any other request that has ended. A place that
+    was found to be compact already ends both.
     """
     counted = 0
     for request in newest:
@@ -433,6 +435,8 @@ def count_in_a_row(newest: Sequence[CompactionRequest], state: State, calls: Cal
             break
         counted += request.state is state
         if request.state in (State.INITIATED, State.WORKING) or request.state is state:
+            continue
+        if state is State.REFUSED and request.state is State.ABORTED:
             continue
         if request.state in _DONE or state is not State.FAILED or counts_as_attempt(request.state, calls):
             break

@@ -412,7 +412,9 @@ def _requests(totals: TableFigures) -> Iterator[str]:
     for figures in (by_state[state] for state in (State.INITIATED, State.WORKING, State.READY_FOR_CLEANING)):
         oldest = aged(", the oldest since", figures.oldest_age)
         yield f"{figures.count:,} {figures.state}" + (f"{oldest}: {figures.oldest_place}" if oldest else "")
-    ended = [by_state[state] for state in (State.FAILED, State.REFUSED, State.ATTEMPTED, State.SUCCEEDED)]
+    ended = [
+        by_state[state] for state in (State.FAILED, State.REFUSED, State.ATTEMPTED, State.ABORTED, State.SUCCEEDED)
+    ]
     yield "in the history: " + ", ".join(f"{figures.count:,} {figures.state}" for figures in ended)
     for count, verb, place in (
         (totals.failed_in_a_row, "failed", totals.failed_place),

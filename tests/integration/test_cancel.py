@@ -39,6 +39,7 @@ def test_what_waits_is_withdrawn_and_not_done(waiting: Jobs) -> None:
     shown = waiting.shown()
     assert [shown[number]["state"] for number in (1, 2, 3)] == ["aborted", "aborted", "initiated"]
     assert shown[2]["error_message"].startswith("cancelled by ")
+    assert waiting.good("status").document["level"] == "ok", "a person wanted it"
     assert [entry["id"] for entry in waiting.good("major_compact").compactions] == [3]
 
 

@@ -65,7 +65,6 @@ REQUESTS: dict[FindingKind, tuple[CompactionRequest, ...]] = {
     FindingKind.UNVERIFIED: (request(21, "unverified", State.FAILED, facts=RequestFacts(differs=True)),),
     FindingKind.NOT_INITIATED: (request(11, "attempted", State.ATTEMPTED),),
     FindingKind.REFUSED: (request(12, "refused", State.REFUSED), request(13, "refused", State.REFUSED)),
-    FindingKind.ABORTED_BY_HAND: (request(14, "aborted", State.ABORTED),),
     FindingKind.NOT_UNDERSTOOD: (
         request(15, "unclear", State.INITIATED, facts=RequestFacts(problems={"deltas": "its deltas are 'x'"})),
     ),
@@ -251,6 +250,8 @@ def test_transactions_are_judged_by_their_age(is_open: bool, hours: int, level: 
         ("cff", State.FAILED, 0, 2),
         ("icc", State.REFUSED, 2, 2),
         ("acc", State.REFUSED, 0, 0),
+        ("xcxc", State.REFUSED, 2, 2),
+        ("xff", State.FAILED, 0, 2),
     ],
 )
 def test_what_ended_alike_in_a_row(newest_first: str, state: State, hive3: int, hive4: int) -> None:
@@ -267,6 +268,24 @@ def test_a_place_stays_held_back_when_the_initiator_has_passed_it_over() -> None
     (finding,) = (finding for finding in findings if finding.trouble is not FindingKind.FAILURE_RATIO)
     assert (finding.trouble, finding.level) == (FindingKind.HELD_BACK, Level.ERROR)
     assert "no space" in finding.reason
+
+
+@pytest.mark.parametrize("calls", Generation)
+@pytest.mark.parametrize(
+    ("newest_first", "found"),
+    [
+        ("xx", []),
+        ("xs", []),
+        ("xf", [FindingKind.FAILED]),
+        ("xa", [FindingKind.NOT_INITIATED]),
+        ("xccc", [FindingKind.REFUSED]),
+    ],
+)
+def test_what_somebody_withdrew_is_no_trouble_and_hides_none(
+    newest_first: str, found: list[FindingKind], calls: Generation
+) -> None:
+    rows = tuple(request(10 - number, "t", State.parse(letter)) for number, letter in enumerate(newest_first))
+    assert kinds(StatusSnapshot(now_ms=NOW, requests=rows, calls=calls)) == found
 
 
 @pytest.mark.parametrize("states", ["cc", "ccc", "cff"])
