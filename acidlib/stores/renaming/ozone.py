@@ -49,12 +49,13 @@ from acidlib.stores.renaming.ozone_client import (
     HttpFsError,
     HttpFsLostAnswerError,
     HttpFsNotAskedError,
+    failure_of_httpfs,
     ozone_acid_error,
     raising_ozone_errors,
 )
 from acidlib.stores.renaming.ozone_trials import ozone_promises
 from acidlib.stores.renaming.store import RenameStore
-from acidlib.stores.repeating import Failure, changed
+from acidlib.stores.repeating import changed, pause_before
 from acidlib.stores.store import Claim, TaskFiles, copy_through, require_inside
 from acidlib.waiting import asking
 
@@ -66,13 +67,16 @@ _AHEAD = 64 << 10
 """Bytes that a read fetches at least: each is a request."""
 _KEPT = 4
 """Such reads that are kept of a file: the one of a stripe's footer has the beginning of the next stripe, too."""
+_TRIES = 8
+"""Tries of one change, ever further apart: a gateway that starts again may take connections and drop them."""
 _NOT_IN_A_DIRECTORY = "it is not, or lies not in, a directory"
 
 
 class OzoneSource:
     """A file of a known logical length. It holds its last small reads, and no connection.
 
-    Each read names the file by its path; what it was when it was opened it has to be after the read, too.
+    A small file is fetched whole when it is opened, by one request. Each read of a larger one names it by its path;
+    what it was when it was opened it has to be after the read, too.
     """
 
     __slots__ = ("_identity", "_is_open", "_kept", "_server", "length", "memory", "name")
@@ -84,13 +88,23 @@ class OzoneSource:
         self._server = server
         self._kept: deque[tuple[int, bytes]] = deque(maxlen=_KEPT)
         self._is_open = True
+        if 0 < length <= _AHEAD:
+            with raising_ozone_errors("read", path):
+                data = server.question(path, "OPEN", offset=0, length=length)
+            self._require_length(len(data))
+            self._require_size(data, 0, length)
+            self._kept.append((0, data))
+            return
         with raising_ozone_errors("read", path):
             status = server.status(path)
         if status["type"] != "FILE":
             raise CorruptError(f"Cannot read {path}: it is a directory")
-        if status["length"] < length:
-            raise CorruptError(f"Cannot read {path}: it has {status['length']} bytes and was listed with {length}")
+        self._require_length(status["length"])
         self._identity = _identity(status)
+
+    def _require_length(self, length: int) -> None:
+        if length < self.length:
+            raise CorruptError(f"Cannot read {self.name}: it has {length} bytes and was listed with {self.length}")
 
     def read(self, offset: int, size: int) -> bytes:
         """Return exactly `size` bytes at `offset`; CorruptError when they are not all inside the logical length."""
@@ -112,9 +126,12 @@ class OzoneSource:
             data = self._server.question(self.name, "OPEN", offset=offset, length=size)
             if _identity(self._server.status(self.name)) != self._identity:
                 raise CorruptError(f"Cannot read {self.name}: another file took its place while it was read")
+        self._require_size(data, offset, size)
+        return data
+
+    def _require_size(self, data: bytes, offset: int, size: int) -> None:
         if len(data) != size:
             raise RetryError(f"Cannot read {self.name}: {len(data)} of {size} bytes at {offset} came")
-        return data
 
     def close(self) -> None:
         """Close for good; a second call does nothing."""
@@ -161,12 +178,26 @@ class OzoneSink:
     def close(self, *, durable: bool = True) -> None:  # noqa: ARG002 - there is no other way
         """Send the end, and wait until Ozone has the file.
 
+        After a lost answer it has it if there is a file with all bytes: Ozone shows none before it is finished.
         `durable` changes nothing: Ozone has no other way.
         """
         connection, self._connection = self._open_connection(), None
         with raising_ozone_errors("write", self.name, missing=ConflictError):
-            _send(connection, b"0\r\n\r\n")
-            self._server.answer_of(connection)
+            try:
+                _send(connection, b"0\r\n\r\n")
+                self._server.answer_of(connection)
+            except HttpFsLostAnswerError:
+                if not self._is_whole():
+                    raise
+
+    def _is_whole(self) -> bool:
+        """Tell whether Ozone has the file with all bytes, now or soon."""
+        for number in range(1, _TRIES):
+            status = _status_or_none(self._server, self.name)
+            if status is not None:
+                return bool(status["length"] == self.position)
+            pause_before(number)
+        return False
 
     def abort(self) -> None:
         """Remove the file; where that fails it goes with the staging directory."""
@@ -217,10 +248,6 @@ class OzoneDataFiles(TaskFiles):
     def create(self, path: str) -> OzoneSink:
         """Create a file in a directory that is there: an attempt that outlived its run must not bring staging back."""
         return OzoneSink(self._server, path)
-
-
-_TRIES = 8
-"""Tries of one change, ever further apart: a gateway that starts again may take connections and drop them."""
 
 
 class OzoneFileSystem(RenameFileSystem):
@@ -460,7 +487,7 @@ class OzoneFileSystem(RenameFileSystem):
         return changed(
             change,
             was_done,
-            failure=_failure,
+            failure=failure_of_httpfs,
             tries=_TRIES,
             is_patient=False,
             away=self._note_unreachable,
@@ -475,14 +502,6 @@ class OzoneFileSystem(RenameFileSystem):
     def _note_unreachable(self, error: Exception) -> None:
         if self._unreachable is not None:
             self._unreachable.note(self._server.uri, str(error))
-
-
-def _failure(error: Exception) -> Failure | None:
-    if isinstance(error, HttpFsError):
-        return Failure.REFUSED
-    if isinstance(error, OSError):
-        return Failure.AWAY if isinstance(error, HttpFsNotAskedError) else Failure.LOST
-    return None
 
 
 class OzoneStore(RenameStore):

@@ -30,6 +30,7 @@ from urllib.parse import quote, urlencode, urlsplit
 from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError, RetryError
 from acidlib.location import Location
 from acidlib.stores.filesystem import MAX_ENTRIES, permission_missing, require_few
+from acidlib.stores.repeating import Failure, repeated
 from acidlib.waiting import asking
 
 DEFAULT_PORT = 9862
@@ -40,6 +41,8 @@ PROPERTIES = (_DEFAULT_FS, _ADDRESS, _SERVICES, _SECURE, HTTPFS)
 """The properties that are read."""
 _CONNECTION_SECONDS = 10.0
 _ANSWER_SECONDS = 60.0
+_TRIES = 4
+"""Of one question."""
 _IDLE_SECONDS = 20.0
 """How long an idle connection is kept; HttpFS ends it after a minute."""
 _KEEP_ALIVE = ((socket.TCP_KEEPIDLE, 30), (socket.TCP_KEEPINTVL, 10), (socket.TCP_KEEPCNT, 6))
@@ -79,6 +82,15 @@ class HttpFsError(Exception):
         self.name, self.message, self.status = name, message, status
 
 
+def failure_of_httpfs(error: Exception) -> Failure | None:
+    """Return what is known of a request after an error of the client; None for any other error."""
+    if isinstance(error, HttpFsError):
+        return Failure.REFUSED
+    if isinstance(error, OSError):
+        return Failure.AWAY if isinstance(error, HttpFsNotAskedError) else Failure.LOST
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class HttpFs:
     """The gateways of one Ozone service. It may be pickled and compared.
@@ -116,14 +128,18 @@ class HttpFs:
         return self.inside(uri)
 
     def question(self, uri: str, operation: str, *, most: int | None = None, **parameters: object) -> bytes:
-        """Return the answer to a question, which changes nothing; it is asked twice where the first answer is lost.
+        """Return the answer to a question, which changes nothing; it is asked again where the answer was lost.
+
+        No request begins when the time for an answer is over, so a gateway that hangs is waited for once.
 
         most  bytes that the answer may have; RefusedError for more
         """
-        try:
-            return self._send("GET", uri, operation, parameters, seconds=_ANSWER_SECONDS, most=most)
-        except HttpFsLostAnswerError:
-            return self._send("GET", uri, operation, parameters, seconds=_ANSWER_SECONDS, most=most)
+        end = time.monotonic() + _ANSWER_SECONDS
+        return repeated(
+            lambda: self._send("GET", uri, operation, parameters, seconds=_ANSWER_SECONDS, most=most),
+            failure=lambda error: failure_of_httpfs(error) if time.monotonic() < end else None,
+            tries=_TRIES,
+        )
 
     def status(self, uri: str) -> dict[str, Any]:
         """Return the status of a path."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
+from http.client import HTTPConnection
 from threading import Thread
 from typing import Any
 
@@ -14,10 +15,17 @@ import pytest
 from acidlib.datafiles import SourceFile
 from acidlib.errors import AcidError, CorruptError, RefusedError, RetryError, UnknownOutcomeError
 from acidlib.location import parse_location
-from acidlib.stores import filesystem
+from acidlib.stores import filesystem, repeating
 from acidlib.stores.renaming import ozone
 from acidlib.stores.renaming.ozone import OzoneDataFiles, OzoneFileSystem
-from acidlib.stores.renaming.ozone_client import HTTPFS, HttpFs, httpfs_of, whole_location
+from acidlib.stores.renaming.ozone_client import (
+    HTTPFS,
+    HttpFs,
+    HttpFsError,
+    HttpFsLostAnswerError,
+    httpfs_of,
+    whole_location,
+)
 from acidlib.stores.stores import Stores
 
 OFS = {"fs.defaultFS": "ofs://om:9000/"}
@@ -141,7 +149,8 @@ def gateway() -> Iterator[Gateway]:
 
 
 @pytest.fixture
-def fs(gateway: Gateway) -> OzoneFileSystem:
+def fs(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> OzoneFileSystem:
+    monkeypatch.setattr(repeating, "_FIRST_PAUSE_SECONDS", 0.0)
     return OzoneFileSystem(HttpFs("om:9862", (gateway.url,), "etl"))
 
 
@@ -227,7 +236,7 @@ def test_a_file_of_which_not_all_came_is_no_file(gateway: Gateway, fs: OzoneFile
     gateway.answer = answer
     with pytest.raises(RetryError, match=r"Cannot read ofs://om:9862/v/b/t: HttpFS of Ozone .* gave no answer"):
         fs.read(PLACE)
-    assert len(gateway.asked) == 2, "a question whose answer is lost is asked once more"
+    assert len(gateway.asked) == 4, "a question whose answer is lost is asked again"
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
@@ -325,7 +334,41 @@ def test_a_change_that_is_answered_by_neither_yes_nor_no_may_have_been_made(
         fs.rename_noreplace(f"{PLACE}/_tmp_x/a", f"{PLACE}/a")
 
 
-def test_bytes_that_are_not_those_asked_for(gateway: Gateway) -> None:
+@pytest.mark.parametrize(("length", "error"), [(4, None), (3, RetryError)])
+def test_a_file_whose_last_answer_is_lost_is_whole_if_it_has_all_bytes(
+    length: int, error: type[AcidError] | None
+) -> None:
+    looked = []
+    here, there = socket.socketpair()
+
+    class Server(HttpFs):
+        __slots__ = ()
+
+        def status(self, uri: str) -> dict[str, Any]:
+            looked.append(uri)
+            if uri != PLACE:
+                return FOUND | {"type": "DIRECTORY"}
+            if len(looked) < 4:  # once before it is made, once before it is finished
+                raise HttpFsError("FileNotFoundException", "x", 404)
+            return FOUND | {"length": length}
+
+        def upload(self, uri: str) -> HTTPConnection:
+            connection = HTTPConnection("om")
+            connection.sock = here
+            return connection
+
+        def answer_of(self, connection: HTTPConnection) -> None:
+            raise HttpFsLostAnswerError("it is lost")
+
+    sink = OzoneDataFiles(Server("om:9862", ("http://om",), "etl")).create(PLACE)
+    sink.write(b"rows")
+    with here, there, nullcontext() if error is None else pytest.raises(error, match="it is lost"):
+        sink.close()
+        assert there.recv(100) == b"4\r\nrows\r\n0\r\n\r\n"
+    assert looked == [PLACE, PLACE.rpartition("/")[0], PLACE, PLACE]
+
+
+def test_bytes_that_are_not_those_asked_for(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
     class Server(HttpFs):
         __slots__ = ()
 
@@ -333,6 +376,11 @@ def test_bytes_that_are_not_those_asked_for(gateway: Gateway) -> None:
             return FOUND
 
     data = OzoneDataFiles(Server("om:9862", (gateway.url,), "etl"))
+    for wrong, error in ((b"row", CorruptError), (b"rows of others", RetryError)):  # of a small file, fetched whole
+        gateway.answer = said(200, wrong)
+        with pytest.raises(error, match=f"{len(wrong)} (of 4 bytes|bytes and was listed with 4)"):
+            data.open(PLACE, 4)
+    monkeypatch.setattr(ozone, "_AHEAD", 0)
     source: SourceFile = data.open(PLACE, 4)
     for wrong in (b"", b"row", b"rows of others"):
         gateway.answer = said(200, wrong)
