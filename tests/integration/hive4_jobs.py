@@ -23,9 +23,11 @@ class Service:
 
     jobs: Jobs
     uri: str
+    options: tuple[str, ...] = ()
+    """Of each job."""
 
     def __call__(self, job: str, *arguments: str | Path, uri: str | None = None) -> Ran:
-        return self.jobs(job, *arguments, "--metastore-uri", uri or self.uri)
+        return self.jobs(job, *arguments, *self.options, "--metastore-uri", uri or self.uri)
 
     def good(self, job: str, *arguments: str | Path, uri: str | None = None) -> Ran:
         """A run that has to end with status 0."""

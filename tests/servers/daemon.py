@@ -44,6 +44,9 @@ _JVM_OPTIONS = (
     "-Dspring.jdbc.getParameterType.ignore=true",
 )
 
+OFS = "fs.ofs.impl"
+"""The property that names the class of Ozone's file system."""
+
 
 class Daemon(OneProcess):
     """One server of Hive on a free port of 127.0.0.1; it keeps its port and its files when it is started again."""
@@ -89,10 +92,11 @@ class Daemon(OneProcess):
         """Makes what must be there before the first start."""
 
     def _jars(self) -> list[str]:
-        """Its jars, in the order of the class path; those of Hive 4.0 know S3A, too."""
+        """Its jars, in the order of the class path; those of Hive 4.0 know S3A, and Ozone where they are told of it."""
         jars = list(release_of(self.version).jars)
         if self.generation is Generation.HIVE4 and self.version not in LATER:
-            jars += sorted(str(jar) for jar in (brought("s3a") / "lib").glob("*.jar"))
+            for more in ("s3a", *(["ozone_client"] if OFS in self._given else [])):
+                jars += sorted(str(jar) for jar in (brought(more) / "lib").glob("*.jar"))
         return jars
 
     @property

@@ -25,6 +25,7 @@ from servers.maven import run_maven
 CACHE = Path(__file__).parents[2] / ".servers"
 STAMP = ".pom-hash"
 _OF_LATER = "hive4_later"
+_OF_LONG_RUNS = ("ozone_client",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +110,8 @@ def newest_of_later() -> str:
 def bring_all() -> None:
     """What the servers of a usual run need. Raises ServerError."""
     for pom in sorted(Path(__file__).parent.glob("*/pom.xml")):
+        if pom.parent.name in _OF_LONG_RUNS:
+            continue
         brought(pom.parent.name, newest_of_later() if pom.parent.name == _OF_LATER else None)
 
 

@@ -9,6 +9,7 @@ from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 
 from acidlib.stores.renaming.ozone_client import HTTPFS
+from servers.daemon import OFS
 from servers.errors import ServerError
 from servers.jars import brought, compiled
 from servers.java import java_command, java_home
@@ -16,6 +17,7 @@ from servers.process import PORTS, ServerProcess, Startable, free_port, listens
 from servers.settings import write_site
 
 HTTP_FS = "org.apache.ozone.fs.http.server.HttpFSServerWebServer"
+FILE_SYSTEM = "org.apache.hadoop.fs.ozone.RootedOzoneFileSystem"
 SHELL = "org.apache.hadoop.fs.FsShell"
 USER = getpass.getuser()
 """Who may do everything: the user of the servers, who runs the tests."""
@@ -67,6 +69,11 @@ class Ozone(Startable):
     def configuration(self) -> dict[str, str]:
         """What a client needs to be told."""
         return {"ozone.om.address": self.authority, HTTPFS: self.url}
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """What a program of Hadoop needs to be told, which asks Ozone itself."""
+        return {OFS: FILE_SYSTEM, "ozone.om.address": self.authority, "ozone.replication": "1"}
 
     @property
     def http_fs(self) -> ServerProcess:
@@ -150,10 +157,7 @@ class Ozone(Startable):
                     raise
         self._cluster = cluster
         self._address = told.read_text()
-        core = {
-            "fs.defaultFS": f"ofs://{self._address}/",
-            "fs.ofs.impl": "org.apache.hadoop.fs.ozone.RootedOzoneFileSystem",
-        }
+        core = {"fs.defaultFS": f"ofs://{self._address}/", OFS: FILE_SYSTEM}
         write_site(servers / "core-site.xml", _PROXY | core)
         write_site(servers / "ozone-site.xml", {"ozone.om.address": self._address, "ozone.replication": "1"})
         write_site(
