@@ -1,9 +1,10 @@
 """A stub of ours of Azure Data Lake Storage: no emulator has its endpoint with a hierarchical namespace.
 
 It does what Microsoft's pages "Path - Create", "Path - Update", "Path - List", "Path - Delete" and "Path - Get
-Properties" say, and where they are silent what hadoop-azure expects. It is strict: a call, parameter or header that is
-not modelled here is answered with 400, so that no client can rely on what nobody has looked up. What it cannot prove is
-that the service does the same.
+Properties" say, and where they are silent what hadoop-azure expects. Microsoft's own client and Hadoop's drivers work
+with it (integration/test_abfs_foreign.py). It is strict: a call, parameter or header that is not modelled here is
+answered with 400, so that no client can rely on what nobody has looked up. What it cannot prove is that the service
+does the same.
 
 Paths are made with all directories above them, a rename overwrites unless a condition forbids it, and needs the
 directory above its target. Times are whole seconds. A directory's time does not move when something in it changes:
@@ -35,11 +36,19 @@ from urllib.parse import parse_qsl, unquote
 
 KEY = base64.b64encode(b"a key of the tests, of 32 bytes!").decode()
 OWNER = "$superuser"
+OLDEST = "2019-12-12"
+"""The version that Hadoop 3.3 asks for."""
+PAGINATED = "2023-08-03"
+"""The first whose recursive removals may take several requests."""
 VERSION = "2024-11-04"
 """The first that keeps transaction ids."""
 MAX_NAME = 1024
-_CONNECTION = {"host", "user-agent", "accept", "accept-encoding", "connection", "content-length", "content-type"}
-_ALWAYS = _CONNECTION | {"x-ms-version", "x-ms-date", "date", "x-ms-client-request-id", "authorization"}
+_CONNECTION = {"host", "user-agent", "accept", "accept-encoding", "accept-charset", "connection", "content-length"}
+_ALWAYS = (
+    _CONNECTION
+    | {"content-type", "x-ms-version", "x-ms-date", "date", "x-ms-client-request-id", "authorization"}
+    | {"x-http-method-override"}
+)
 _SAS = {"sv", "ss", "srt", "sp", "se", "sig", "spr", "sr", "st"}
 _MAKING = {"if-none-match", "if-match", "x-ms-permissions", "x-ms-umask", "x-ms-client-transaction-id"}
 _MOVING = {
@@ -49,7 +58,7 @@ _MOVING = {
     "x-ms-source-if-match",
     "x-ms-client-transaction-id",
 }
-_READING = {"range", "x-ms-range", "if-match"}
+_READING = {"range", "x-ms-range", "if-match", "x-ms-request-priority"}
 
 
 @dataclass(eq=False)
@@ -78,6 +87,8 @@ class Request:
     """What a client asks for."""
 
     method: str
+    verb: str
+    """The method as it was sent, which is what is signed: Java knows no PATCH, and sends PUT with another header."""
     container: str
     path: str
     query: dict[str, str]
@@ -87,8 +98,23 @@ class Request:
     """The path as it was sent, which is what is signed."""
 
     @property
+    def version(self) -> str:
+        """Of the service, as the client asks for it."""
+        return str(self.headers.get("x-ms-version", ""))
+
+    @property
+    def transaction(self) -> str:
+        """Its transaction, which older versions do not know."""
+        given = str(self.headers.get("x-ms-client-transaction-id", ""))
+        if given and self.version < VERSION:
+            raise RefusedError(400, "UnsupportedHeader", "x-ms-client-transaction-id")
+        return given
+
+    @property
     def name(self) -> str:
         """What it is called: "rename", "append", "list", …"""
+        if self.query.get("resource") == "filesystem" and self.method != "GET":
+            return f"{self.method} container"
         if self.method == "PUT":
             source = self.headers.get("x-ms-rename-source")
             return "rename" if source else f"create {self.query.get('resource', '')}"
@@ -145,7 +171,7 @@ class AbfsStub:
         self.ticking = False
         self._ahead = 0.0
         self._number = 0
-        self._moves: dict[str, tuple[str, str, int]] = {}
+        self._under_way: dict[str, tuple[str, str, int]] = {}
         self._random = random.Random(5)
         self._lock = threading.Lock()
         handler = type("_Asked", (_Asked,), {"stub": self})
@@ -159,6 +185,11 @@ class AbfsStub:
     def authority(self) -> str:
         """Host and port: the account. The certificate is of the address."""
         return f"{'127.0.0.1' if self.is_secure else 'localhost'}:{self._http.server_address[1]}"
+
+    @property
+    def numeric(self) -> str:
+        """The same for Hadoop's driver, which takes the text before the first dot for the account."""
+        return f"127.0.0.1:{self._http.server_address[1]}"
 
     def properties(self) -> dict[str, str]:
         """How Hadoop would be told to reach it."""
@@ -223,16 +254,22 @@ class AbfsStub:
     # --- what the service does ------------------------------------------------------------------------------------
 
     def _done(self, request: Request) -> Answer:
-        if request.headers.get("x-ms-version", "") < VERSION:
+        if request.version < OLDEST:
             raise RefusedError(400, "InvalidHeaderValue", "x-ms-version")
         owner = self._user(request)
         if (request.query.get("resource") == "filesystem") is (request.line.count("/") > 1):
             raise RefusedError(400, "InvalidUri", "the root of a container ends in a slash, its name does not")
         with self._lock:
+            if request.name == "PUT container":
+                return self._make_container(request)
             if request.container not in self.containers:
                 raise RefusedError(404, "FilesystemNotFound")
             if len(request.path) > MAX_NAME or "\\" in request.path:
                 raise RefusedError(400, "InvalidResourceName")
+            if request.name == "HEAD container":
+                self._known(request, set(), {"resource"})
+                enabled = {"x-ms-namespace-enabled": "true" if self.namespace else "false"}
+                return Answer(status=200, headers=_times(self.containers[request.container]) | enabled)
             if request.method == "PUT" and "x-ms-rename-source" in request.headers:
                 return self._rename(request)
             if request.method == "PUT":
@@ -250,7 +287,7 @@ class AbfsStub:
             return self.tokens[given]
         if not scheme and self.sas and request.query.get("sig") == dict(parse_qsl(self.sas))["sig"]:
             return OWNER
-        expected = f"{self.authority.partition('.')[0].partition(':')[0]}:{signature(request)}"
+        expected = f"{_account(request.headers['host'])}:{signature(request)}"
         if scheme != "SharedKey" or not hmac.compare_digest(given, expected):
             raise RefusedError(403, "AuthenticationFailed")
         return OWNER
@@ -297,7 +334,10 @@ class AbfsStub:
         if "if-none-match" in request.headers and node is not None:
             kind = "directory" if node.is_directory else "file"
             raise RefusedError(409, "PathAlreadyExists", x_ms_existing_resource_type=kind)
-        if "if-match" in request.headers and (node is None or node.etag != request.headers["if-match"]):
+        # Hadoop 3.4 sends it without its quotes
+        if "if-match" in request.headers and (
+            node is None or node.etag.strip('"') != request.headers["if-match"].strip('"')
+        ):
             raise RefusedError(412, "ConditionNotMet")
 
     def _parent(self, request: Request, *, make: str | None) -> tuple[Node, str]:
@@ -314,6 +354,13 @@ class AbfsStub:
                 raise RefusedError(409, "PathConflict")
         return node, name
 
+    def _make_container(self, request: Request) -> Answer:
+        self._known(request, set(), {"resource"})
+        if request.container in self.containers:
+            raise RefusedError(409, "FilesystemAlreadyExists")
+        made = self.containers[request.container] = self._node(is_directory=True)
+        return Answer(status=201, headers=_times(made))
+
     def _make(self, request: Request, owner: str) -> Answer:
         self._known(request, _MAKING, {"resource"})
         if request.query.get("resource") not in ("file", "directory") or request.body:
@@ -324,7 +371,8 @@ class AbfsStub:
         if found is not None and found.is_directory != is_directory:
             raise RefusedError(409, "PathConflict")
         above, name = self._parent(request, make=owner)
-        permissions = int(request.headers.get("x-ms-permissions", "0777" if is_directory else "0666"), 8)
+        given = request.headers.get("x-ms-permissions", "0777" if is_directory else "0666")
+        permissions = _mode(given)
         permissions &= ~int(request.headers.get("x-ms-umask", "0027"), 8)
         if found is not None and is_directory:
             self._changed(found)
@@ -332,7 +380,7 @@ class AbfsStub:
             found = above.below[name] = self._node(
                 is_directory=is_directory, permissions=_symbolic(permissions), owner=owner
             )
-        found.transaction = request.headers.get("x-ms-client-transaction-id", "")
+        found.transaction = request.transaction
         return Answer(status=201, headers=_times(found))
 
     def _rename(self, request: Request) -> Answer:
@@ -342,9 +390,6 @@ class AbfsStub:
         if request.headers.get("x-ms-source-lease-id"):  # Microsoft's client sends an empty one
             raise RefusedError(412, "LeaseNotPresent")
         node = self._found(container, source) if container in self.containers else None
-        token = request.query.get("continuation")
-        if token is not None and self._moves.get(token, ("", "", 0))[:2] != (source, request.path):
-            raise RefusedError(400, "InvalidQueryParameterValue", "continuation")
         if node is None or not source:
             raise RefusedError(404, "SourcePathNotFound")
         if request.headers.get("x-ms-source-if-match") not in (None, node.etag):
@@ -356,19 +401,33 @@ class AbfsStub:
         self._conditions(request, target)
         if target is not None and (target.is_directory != node.is_directory or target.below):
             raise RefusedError(409, "InvalidSourceOrDestinationResourceType")
-        done = (self._moves.pop(token)[2] if token else 0) + self.limit
-        if done < node.count():
-            token = uuid.uuid4().hex
-            self._moves[token] = source, request.path, done
+        if token := self._more(request, source, node):
             return Answer(status=201, headers={"x-ms-continuation": token})
         *parts, old = source.split("/")
         from_ = self._found(container, "/".join(parts))
         assert from_ is not None
         above.below[name] = from_.below.pop(old)
-        node.transaction = request.headers.get("x-ms-client-transaction-id", "")
+        node.transaction = request.transaction
         if node.is_directory:  # that of a file is kept, see HADOOP-17981
             node.etag = self._etag()
         return Answer(status=201)
+
+    def _more(self, request: Request, source: str, node: Node) -> str:
+        """What the next request for a directory has to name, where this one is not the last; until then all is there.
+
+        Only the rights of what lies below are looked at by one request after the other (HADOOP-18656).
+        """
+        begun = source, request.path, 0
+        if token := request.query.get("continuation", ""):
+            begun = self._under_way.pop(token, ("", "", 0))
+        if begun[:2] != (source, request.path):
+            raise RefusedError(400, "InvalidQueryParameterValue", "continuation")
+        done = begun[2] + self.limit
+        if done >= node.count():
+            return ""
+        token = uuid.uuid4().hex
+        self._under_way[token] = source, request.path, done
+        return token
 
     def _get(self, request: Request) -> Answer:
         if not request.path:
@@ -418,6 +477,8 @@ class AbfsStub:
             raise RefusedError(400, "UnsupportedForNonHierarchicalNamespace")
         node = self._there(request)
         headers = {**_times(node), **_kind(node), "Content-Length": str(len(node.data))}
+        if action == "getProperties" and node.is_directory:  # Microsoft's client asks the Blob service for them
+            headers["x-ms-meta-hdi_isfolder"] = "true"
         headers |= {"x-ms-owner": node.owner, "x-ms-group": node.group, "x-ms-permissions": node.permissions}
         if node.transaction and self.tells_transactions:
             headers["x-ms-client-transaction-id"] = node.transaction
@@ -438,7 +499,7 @@ class AbfsStub:
             self._known(request, {"x-ms-owner", "x-ms-group", "x-ms-permissions"}, {"action"})
             node.owner = request.headers.get("x-ms-owner", node.owner)
             node.group = request.headers.get("x-ms-group", node.group)
-            node.permissions = request.headers.get("x-ms-permissions", node.permissions)
+            node.permissions = _symbolic(_mode(request.headers.get("x-ms-permissions", node.permissions)))
         else:
             raise RefusedError(400, "InvalidQueryParameterValue", "action")
         return Answer(status=200, headers=_times(node))
@@ -474,16 +535,21 @@ class AbfsStub:
         self._changed(node)
 
     def _delete(self, request: Request) -> Answer:
-        self._known(request, {"if-match"}, {"recursive", "continuation"})
+        self._known(request, {"if-match"}, {"recursive", "continuation", "paginated"})
         node = self._found(request.container, request.path)
         if node is None or not request.path:
             raise RefusedError(404, "PathNotFound")
         self._conditions(request, node)
         if node.below and request.query.get("recursive") != "true":
             raise RefusedError(409, "DirectoryNotEmpty")
-        if node.count() > self.limit:
-            _shrink(node, self.limit)
-            return Answer(status=200, headers={"x-ms-continuation": uuid.uuid4().hex})
+        paginated = request.query.get("paginated") == "true"
+        is_recursive = node.is_directory and request.query.get("recursive") == "true"
+        if paginated and not (is_recursive and request.version >= PAGINATED):
+            raise RefusedError(400, "InvalidQueryParameterValue", "paginated")
+        if node.count() > self.limit and not paginated:  # rights are looked at path by path, for 30 seconds at most
+            raise RefusedError(500, "OperationTimedOut")
+        if token := self._more(request, "", node):
+            return Answer(status=200, headers={"x-ms-continuation": token})
         above, name = self._parent(request, make=None)
         del above.below[name]
         return Answer(status=200)
@@ -496,15 +562,11 @@ def _below(node: Node, prefix: str, *, deep: bool) -> Iterator[tuple[str, Node]]
             yield from _below(found, f"{prefix}{name}/", deep=True)
 
 
-def _shrink(node: Node, count: int) -> int:
-    """Removes so many paths below a directory, from the leaves on; how many are left to remove."""
-    for name, found in list(node.below.items()):
-        count = _shrink(found, count)
-        if not count:
-            break
-        del node.below[name]
-        count -= 1
-    return count
+def _mode(text: str) -> int:
+    """The mode of a text in octal digits or in letters, both of which the service takes."""
+    if text.isdecimal():
+        return int(text, 8)
+    return sum(1 << 8 - place for place, sign in enumerate(text) if sign in "rwx")
 
 
 def _symbolic(mode: int) -> str:
@@ -532,6 +594,10 @@ def _listed(path: str, node: Node) -> dict[str, str]:
     return {**shown, "isDirectory": "true"} if node.is_directory else shown
 
 
+def _account(host: str) -> str:
+    return host.partition(".")[0].partition(":")[0]
+
+
 def signature(request: Request) -> str:
     """What the holder of the key signs. Source: Microsoft's "Authorize with Shared Key", for the Blob service."""
     given = {name.lower(): value for name, value in request.headers.items()}
@@ -543,10 +609,10 @@ def signature(request: Request) -> str:
         given.get("range", ""),
     ]
     own = [f"{name}:{given[name].strip()}" for name in sorted(given) if name.startswith("x-ms-")]
-    account = given["host"].partition(".")[0].partition(":")[0]
+    account = _account(given["host"])
     asked = [f"{name.lower()}:{request.query[name]}" for name in sorted(request.query)]
     resource = f"/{account}{request.line}"
-    text = "\n".join([request.method, *standard, *own, "\n".join([resource, *asked])])
+    text = "\n".join([request.verb, *standard, *own, "\n".join([resource, *asked])])
     return base64.b64encode(hmac.new(base64.b64decode(KEY), text.encode(), hashlib.sha256).digest()).decode()
 
 
@@ -578,7 +644,8 @@ class _Asked(BaseHTTPRequestHandler):
         container, _, path = line[1:].partition("/")
         asked = dict(parse_qsl(query, keep_blank_values=True))
         request = Request(
-            method=self.command,
+            method=self.headers.get("X-HTTP-Method-Override") or self.command,
+            verb=self.command,
             container=unquote(container),
             path=unquote(path).strip("/"),
             query=asked,

@@ -79,7 +79,7 @@ def hive_release(name: str, version: str | None = None) -> Release:
 def brought(name: str, version: str | None = None) -> Path:
     """The folder with what ``<name>/pom.xml`` names; its jars are in ``lib``. Raises ServerError as above.
 
-    ``version`` is for a pom that is of several releases of Hive; each has a folder of its own.
+    ``version`` is for a pom that is of several releases, of Hive or of Hadoop; each has a folder of its own.
     """
     pom = Path(__file__).with_name(name) / "pom.xml"
     wanted = hashlib.sha256(pom.read_bytes()).hexdigest()
@@ -149,8 +149,10 @@ def compiled(source: Path, jars: Sequence[str], home: Path | None = None) -> Pat
 
 def _bring(name: str, pom: Path, place: Path, version: str | None) -> None:
     arguments = ["-f", str(pom), f"-Dplace={place}", "process-resources"]
-    if version is not None:
+    if version in LATER:
         arguments += [f"-Dhive.version={version}", f"-Dhadoop.version={LATER[version].hadoop}"]
+    elif version is not None:
+        arguments += [f"-Dhadoop.version={version}"]
     run_maven(f"the jars of {name}", arguments, directory=CACHE)
 
 

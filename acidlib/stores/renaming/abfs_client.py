@@ -387,17 +387,24 @@ class Container:
         self._changed(target, rename, was_done)
 
     def delete(self, path: str, *, recursive: bool) -> bool:
-        """Delete a path; return whether it was there, as it was if it is gone after a lost answer."""
+        """Delete a path; return whether it was there, as it was if it is gone after a lost answer.
+
+        Without `paginated` the service has 30 seconds to look at the rights of all below a directory (HADOOP-18656).
+        It is for directories alone, so what is refused with it is removed as a file, or an empty directory.
+        """
 
         def delete(lost: int) -> bool:
-            token = ""
+            token, by_pages = "", recursive
             while True:
-                query = {"recursive": "true" if recursive else "false", **({"continuation": token} if token else {})}
+                query = {"recursive": "true", "paginated": "true"} if by_pages else {"recursive": "false"}
                 try:
-                    answer = self._sent("DELETE", path, query, {}, b"")
+                    answer = self._sent("DELETE", path, query | ({"continuation": token} if token else {}), {}, b"")
                 except AnswerError as error:
                     if error.code in MISSING:
                         return bool(lost or token)
+                    if by_pages and error.answer.status == 400 and not token:
+                        by_pages = False
+                        continue
                     raise
                 if not (token := answer.headers.get("x-ms-continuation", "")):
                     return True
