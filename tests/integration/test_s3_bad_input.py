@@ -13,8 +13,9 @@ import pytest
 from botocore.retries.standard import ExponentialBackoff
 from judges import merge
 from s3_tables import downloaded, uploaded
+from servers.door import Answer, Fault, Request, when
 from servers.s3 import S3Server
-from servers.s3_door import Answer, Door, Fault, Request, refusal
+from servers.s3_door import S3Door, refusal
 
 from acidlib.location import Location
 from integration.harness import AROUND, Jobs, fixture
@@ -33,14 +34,14 @@ GONE = Answer(status=0)
 
 
 @pytest.fixture(scope="module")
-def door(s3_server: S3Server) -> Iterator[Door]:
+def door(s3_server: S3Server) -> Iterator[S3Door]:
     """What stands between the jobs and the server."""
-    with Door(s3_server) as made:
+    with S3Door(s3_server) as made:
         yield made
 
 
 @pytest.fixture(autouse=True)
-def configured(door: Door, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def configured(door: S3Door, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
     once = {"fs.s3a.attempts.maximum": "1"}
     monkeypatch.setattr(AROUND, "hadoop", s3_server.properties(door.endpoint) | once)
     monkeypatch.setattr(ExponentialBackoff, "delay_amount", lambda *_: 0.0)
@@ -141,7 +142,7 @@ def compacted(s3_server: S3Server, tmp_path_factory: pytest.TempPathFactory) -> 
 @pytest.mark.parametrize("what", FROM_THE_START)
 def test_a_bucket_that_cannot_be_used(
     s3_server: S3Server,
-    door: Door,
+    door: S3Door,
     jobs: Jobs,
     tmp_path: Path,
     compacted: tuple[Location, Path],
@@ -200,20 +201,6 @@ def test_several_files_that_nothing_hides_are_refused_before_they_are_made(
 # --- faults on the way ------------------------------------------------------------------------------------------------
 
 
-def when(pattern: str, answer: Answer, *, times: int = 1 << 30, skip: int = 0) -> Fault:
-    """Requests whose line matches are answered so: so many times, after some that are not."""
-    seen = 0
-
-    def fault(request: Request) -> Answer | None:
-        nonlocal seen
-        if not re.search(pattern, request.line):
-            return None
-        seen += 1
-        return answer if skip < seen <= skip + times else None
-
-    return fault
-
-
 WRITES = "^(PUT|POST|DELETE) "
 FILE = "/base_0000004/bucket_00000[?]"
 START, PART, COMPLETE = f"^POST .*{FILE}uploads", f"^PUT .*{FILE}.*partNumber", f"^POST .*{FILE}uploadId"
@@ -241,7 +228,7 @@ UNCLEAR_OUTCOME = "Cannot tell whether base_0000004 in"
 )
 def test_a_fault_on_the_way(
     s3_server: S3Server,
-    door: Door,
+    door: S3Door,
     jobs: Jobs,
     table: Location,
     tmp_path: Path,
@@ -264,7 +251,7 @@ def test_a_fault_on_the_way(
 
 
 def test_a_bad_day_that_is_survived(
-    s3_server: S3Server, door: Door, jobs: Jobs, table: Location, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    s3_server: S3Server, door: S3Door, jobs: Jobs, table: Location, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever is asked for the first time is not answered well, in turn; answers that are lost have been given."""
     before = rows(s3_server, table, tmp_path)
@@ -299,7 +286,7 @@ def test_a_bad_day_that_is_survived(
     ],
 )
 def test_a_bucket_that_does_not_keep_its_word(
-    s3_server: S3Server, door: Door, jobs: Jobs, table: Location, tmp_path: Path, what: str, because: str
+    s3_server: S3Server, door: S3Door, jobs: Jobs, table: Location, tmp_path: Path, what: str, because: str
 ) -> None:
     before, seen = rows(s3_server, table, tmp_path), objects(s3_server, table)
     ignored = when("^DELETE .*uploadId", Answer(status=204))
@@ -330,7 +317,7 @@ KEPT = Answer(
     ],
 )
 def test_nothing_can_be_removed(
-    s3_server: S3Server, door: Door, jobs: Jobs, table: Location, tmp_path: Path, answer: Answer, because: str
+    s3_server: S3Server, door: S3Door, jobs: Jobs, table: Location, tmp_path: Path, answer: Answer, because: str
 ) -> None:
     """A compaction is done all the same; a cleaner comes again."""
     before = rows(s3_server, table, tmp_path)

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from long_runs import amount
+from servers.door import Answer, Request
 from servers.s3 import S3Server
-from servers.s3_door import Answer, Door, Request
+from servers.s3_door import S3Door
 
 from acidlib.cli import jobs
 from integration.harness import AROUND, IN_PROCESS
@@ -21,14 +22,14 @@ Fault = Callable[[Request], Answer | None]
 
 
 @pytest.fixture(scope="module")
-def door(s3_server: S3Server) -> Iterator[Door]:
+def door(s3_server: S3Server) -> Iterator[S3Door]:
     """What stands between the probe and the server."""
-    with Door(s3_server) as made:
+    with S3Door(s3_server) as made:
         yield made
 
 
 @pytest.fixture
-def probed(door: Door, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> Callable[[], tuple[int, Any]]:
+def probed(door: S3Door, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> Callable[[], tuple[int, Any]]:
     """The exit status and the document of a probe in a bucket, in which its record alone stays."""
     monkeypatch.setattr(AROUND, "hadoop", s3_server.properties(door.endpoint))
 
@@ -60,20 +61,20 @@ def test_the_server_keeps_all(probed: Callable[[], tuple[int, Any]]) -> None:
     assert document["passed"] is (status == 0)
 
 
-def without(method: str, header: str, door: Door) -> Fault:
+def without(method: str, header: str, door: S3Door) -> Fault:
     """Conditions in a header of one kind of requests are ignored."""
     return lambda request: (
         door.without_conditions(request) if request.method == method and header in request.headers else None
     )
 
 
-def deaf_to_aborts(door: Door) -> Fault:
+def deaf_to_aborts(door: S3Door) -> Fault:
     """Aborts are answered, and not done, in the trial of that promise."""
     del door
     return lambda request: Answer(status=204) if request.method == "DELETE" and "/4/" in request.path else None
 
 
-def remembering(door: Door) -> Fault:
+def remembering(door: S3Door) -> Fault:
     """A listing is answered as it was the first time."""
     answers: dict[str, Answer] = {}
 
@@ -85,7 +86,7 @@ def remembering(door: Door) -> Fault:
     return answer
 
 
-FAULTS: dict[str, tuple[Callable[[Door], Fault], set[str]]] = {
+FAULTS: dict[str, tuple[Callable[[S3Door], Fault], set[str]]] = {
     "creations": (partial(without, "PUT", "If-None-Match"), {"creations replace nothing", "one creator of a name"}),
     "replacements": (
         partial(without, "PUT", "If-Match"),
@@ -102,7 +103,7 @@ FAULTS: dict[str, tuple[Callable[[Door], Fault], set[str]]] = {
 
 @pytest.mark.parametrize("wrong", amount(["creations", "aborts"], long=list(FAULTS)))
 def test_a_server_that_breaks_a_promise_is_found_out(
-    probed: Callable[[], tuple[int, Any]], door: Door, wrong: str
+    probed: Callable[[], tuple[int, Any]], door: S3Door, wrong: str
 ) -> None:
     fault, names = FAULTS[wrong]
     with door.at_fault(fault(door)):
