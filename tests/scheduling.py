@@ -29,7 +29,7 @@ TOGETHER = {
     "Azure": ("abfs_races", "abfs_faults", "abfs_jobs", "abfs", "abfs_foreign"),
     "Ozone": ("ozone", "ozone_races", "ozone_jobs", "hiveserver_ozone", "store_soak"),
     "S3": ("s3_race", "s3_jobs", "s3_probe", "s3_store", "s3_compaction", "s3_bad_input"),
-    "Google Cloud Storage": ("gcs_race", "gcs_jobs", "gcs_store"),
+    "Google Cloud Storage": ("gcs_race", "gcs_jobs", "gcs_store", "gcs_faults"),
     # one JVM, whose contexts begin and end
     "Spark": (
         *("spark", "spark_of_programs", "spark_read", "spark_started", "predicates_in_spark", "documented_verbs"),

@@ -22,6 +22,7 @@ import urllib3
 from urllib3.exceptions import (
     ConnectTimeoutError,
     HTTPError,
+    IncompleteRead,
     LocationParseError,
     NameResolutionError,
     NewConnectionError,
@@ -201,5 +202,10 @@ def _beginning(response: urllib3.BaseHTTPResponse, at_most: int) -> bytes:
 
 def _brief(error: BaseException) -> str:
     """Return what a client says of a failure, without its connection, and an address whose parameters may be secret."""
-    text = first_line_of(error)
+    cause = next((item for item in error.args if isinstance(item, BaseException)), error)
+    if isinstance(cause, IncompleteRead):
+        return "its answer has ended too early"
+    if isinstance(cause, OSError) and cause.strerror:
+        return cause.strerror
+    text = first_line_of(cause)
     return re.sub(r"\?\S*", "", text.rpartition("object at 0x")[2].partition(": ")[2] or text)

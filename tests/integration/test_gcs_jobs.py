@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Sequence
 from functools import partial
@@ -10,13 +9,10 @@ from pathlib import Path
 
 import pytest
 from gcs_tables import downloaded, names, uploaded
-from judges import merge
 from judges.fixtures import Fixture
 from long_runs import in_a_long_run
 from servers.gcs import FAKE, GcsServer
-from servers.s3_proxy import Relay
 
-from acidlib.location import Location
 from acidlib.points import Point
 from acidlib.stores.buckets.bucket import StoredObject
 from acidlib.stores.buckets.store import BucketStore
@@ -27,7 +23,7 @@ from acidlib.stores.promises import BrokenPromiseError
 from acidlib.stores.stores import Stores
 from integration.children import killed_at
 from integration.harness import AROUND, Jobs, fixture, probed
-from integration.store_jobs import NOW, contents, each_table, leave_the_same_rows, without_claims
+from integration.store_jobs import contents, each_table, leave_the_same_rows, without_claims
 
 pytestmark = pytest.mark.live
 
@@ -129,41 +125,3 @@ def test_a_server_that_ignores_conditions_is_refused_at_the_first_claim(
         assert fake.objects(place.authority).keys() == before
     finally:
         fake.stop()
-
-
-def test_a_server_that_goes_in_the_middle(
-    gcs_server: GcsServer, jobs: Jobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One clear line, and the next run ends the work. The server keeps all in memory, so what goes is the way to it."""
-    place = uploaded(gcs_server, fixture("hive3/c_bucket", tmp_path / "t"))
-    before = merge.read(downloaded(gcs_server, place, tmp_path / "before/t"), "", generation=3)
-    relay = Relay(gcs_server.port)
-    once = {"fs.gs.http.max.retry": "0"}
-    monkeypatch.setattr(AROUND, "hadoop", gcs_server.properties(relay.endpoint) | once)
-    with relay:
-        relay.lose, relay.skip = re.compile("^POST .*%2F_metadata_acid/compose"), 0
-        assert jobs("major_compact", "--location", str(place), *ALL).status == 0, "what became of it was looked at"
-    assert relay.lost == 1
-    gone = "http://127.0.0.1:1"
-    monkeypatch.setattr(AROUND, "hadoop", gcs_server.properties(gone))
-    away = jobs("major_compact", "--location", str(place), *ALL)
-    assert away.status == 1
-    assert f"{place.authority} at {gone} cannot be reached, or went away" in away.told
-    settle(gcs_server, jobs, place, before, tmp_path, monkeypatch)
-
-
-def settle(
-    server: GcsServer,
-    jobs: Jobs,
-    place: Location,
-    before: list[merge.Row],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """The next run and the next cleaning: the rows are as before, and one result is left."""
-    monkeypatch.setattr(AROUND, "hadoop", server.properties())
-    monkeypatch.setattr("acidlib.stores.buckets.store.has_ended", bool)  # whose process is this one
-    jobs.good("major_compact", "--location", str(place), *ALL)
-    jobs.good("cleaner", "--location", str(place), *NOW)
-    assert merge.read(downloaded(server, place, tmp_path / "seen/t"), "", generation=3) == before
-    assert [name for name in names(server, place) if name[0] not in "_."] == ["base_0000005"]

@@ -1,4 +1,4 @@
-"""Servers that speak Google Cloud Storage's JSON interface, for the tests: two emulators, in memory.
+"""Servers that speak Google Cloud Storage's JSON interface, for the tests: two emulators.
 
 ``gcsemulator`` keeps conditions on writes, removals and compositions, and judges publication. It is not faithful in
 this: it answers a range with the whole object; a composition reads its sources without a lock, so that one that is
@@ -31,8 +31,12 @@ EMULATOR, FAKE = "gcsemulator", "fake-gcs-server"
 class GcsServer(Startable):
     """One emulator on a free port of 127.0.0.1; ``judge`` says which one it is."""
 
-    def __init__(self, directory: Path, judge: str = EMULATOR) -> None:
-        """Starts nothing yet; ``directory`` is its own and gets its log."""
+    def __init__(self, directory: Path, judge: str = EMULATOR, *, on_disk: bool = False) -> None:
+        """Starts nothing yet; ``directory`` is its own and gets its log.
+
+        ``on_disk``: objects lie there, too, and are there again after it was killed; else all is in memory.
+        """
+        self._on_disk = on_disk
         self.judge = judge
         self.port = free_port()
         self.log = directory / "log"
@@ -96,6 +100,7 @@ class GcsServer(Startable):
         command = [str(built(self.judge)), "-port", str(self.port)]
         if self.judge == EMULATOR:
             command += ["-host", "127.0.0.1", "-verbose=false"]
+            command += ["-dir", str(self._directory / "objects")] if self._on_disk else []
         else:
             command += ["-host", "127.0.0.1", "-scheme", "http", "-backend", "memory", "-log-level", "error"]
         self._process = ServerProcess(
@@ -109,7 +114,7 @@ class GcsServer(Startable):
         self._process.start()
 
     def stop(self) -> None:
-        """Ends it; it has kept all in memory."""
+        """Ends it."""
         if self._process is not None:
             self._process.stop()
 

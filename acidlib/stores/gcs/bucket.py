@@ -161,6 +161,8 @@ class GcsBucket(Bucket):
             total = answer.headers.get("content-range", "").rpartition("/")[2]
             if not total.isdecimal():
                 raise LostAnswerError("it answered as no Google Cloud Storage does: without the length of a range")
+            if len(answer.body) != (expected := min(size, int(total) - offset)):
+                raise LostAnswerError(f"it sent {len(answer.body)} of {expected} bytes")
             return ObjectRange(answer.body, answer.generation, int(total))
         # a server, or a proxy before it, may send the whole instead (RFC 9110, "Range")
         length = answer.headers.get("content-length", "")
