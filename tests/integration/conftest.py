@@ -13,6 +13,7 @@ from servers.abfs import AbfsStub
 from servers.errors import ServerError
 from servers.fleet import Servers
 from servers.gcs import GcsServer
+from servers.gcs_door import GcsDoor
 from servers.hdfs import Hdfs
 from servers.hiveserver import HiveServer
 from servers.kdc import Kdc
@@ -110,12 +111,16 @@ def shared_hive3(servers: Servers) -> Iterator[Metastore]:
 
 
 @pytest.fixture(scope="session")
-def shared_hive4(servers: Servers, unstarted_s3: S3Server) -> Iterator[Metastore]:
-    """The one metastore of Hive 4.0.1 of this process, for `hive4_metastore`; it is told where `s3_server` answers."""
+def shared_hive4(
+    servers: Servers, unstarted_s3: S3Server, unstarted_gcs: GcsServer, unstarted_gcs_door: GcsDoor
+) -> Iterator[Metastore]:
+    """The one metastore of Hive 4.0.1 of this process, for `hive4_metastore`.
+
+    It is told where `s3_server` answers, and `gcs_server` by its door.
+    """
+    told = unstarted_s3.properties() | unstarted_gcs.properties(unstarted_gcs_door.endpoint)
     # a transaction that a test leaves open for a while has no heartbeats
-    with started(
-        lambda: servers.metastore(Generation.HIVE4, txn_timeout_seconds=3600, properties=unstarted_s3.properties())
-    ) as metastore:
+    with started(lambda: servers.metastore(Generation.HIVE4, txn_timeout_seconds=3600, properties=told)) as metastore:
         yield metastore
 
 
@@ -225,14 +230,32 @@ def abfs_container(abfs: AbfsStub) -> str:
 
 
 @pytest.fixture(scope="session")
-def gcs_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GcsServer]:
+def unstarted_gcs(tmp_path_factory: pytest.TempPathFactory) -> GcsServer:
+    """What `gcs_server` starts; others may be told before where it will answer."""
+    return GcsServer(tmp_path_factory.mktemp("gcs"))
+
+
+@pytest.fixture(scope="session")
+def gcs_server(unstarted_gcs: GcsServer) -> Iterator[GcsServer]:
     """The one emulator of Google Cloud Storage of this process."""
-    server = GcsServer(tmp_path_factory.mktemp("gcs"))
-    started(server.start)
+    started(unstarted_gcs.start)
     try:
-        yield server
+        yield unstarted_gcs
     finally:
-        server.stop()
+        unstarted_gcs.stop()
+
+
+@pytest.fixture(scope="session")
+def unstarted_gcs_door(unstarted_gcs: GcsServer) -> GcsDoor:
+    """What `gcs_door` opens."""
+    return GcsDoor(unstarted_gcs)
+
+
+@pytest.fixture(scope="session")
+def gcs_door(unstarted_gcs_door: GcsDoor) -> Iterator[GcsDoor]:
+    """What stands between Google's clients and `gcs_server`."""
+    with unstarted_gcs_door as door:
+        yield door
 
 
 @pytest.fixture

@@ -1,10 +1,11 @@
-"""Tables on HDFS and in a bucket that HiveServer2 itself writes and reads, before and after each of our jobs."""
+"""Tables on HDFS and in buckets that HiveServer2 itself writes and reads, before and after each of our jobs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
 
+import gcs_tables
 import hdfs_tables
 import pytest
 import s3_tables
@@ -12,13 +13,14 @@ from judges import merge
 from judges.hive_reader import hive_reader
 from judges.java_orc import shared
 from long_runs import amount
+from servers.gcs import GcsServer
 from servers.hdfs import Hdfs
 from servers.metastore import Metastore
 from servers.s3 import S3Server
 from servers.s3_proxy import Relay
 from servers.sql import Session
 
-from acidlib.location import HDFS, S3, parse_location
+from acidlib.location import GCS, HDFS, S3, parse_location
 from integration.harness import AROUND
 from integration.hive4_jobs import Service
 from integration.hive4_model import Lake, plain
@@ -29,10 +31,10 @@ from integration.spliced import LAYOUT, transactions, was_spliced
 pytestmark = pytest.mark.live
 
 # each kind in one of the stores, which the suites of the stores hold alike
-KINDS = amount({HDFS: BOTH[1:], S3: BOTH[:1]}, long={HDFS: BOTH, S3: BOTH})
+KINDS = amount({HDFS: BOTH[1:], S3: BOTH[:1]}, long={HDFS: BOTH, S3: BOTH, GCS: BOTH})
 
 
-@pytest.fixture(params=[HDFS, S3])
+@pytest.fixture(params=list(KINDS))
 def store(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, sql: Session) -> Iterator[Store]:
     """One that the jobs are told of, too."""
     if request.param == HDFS:
@@ -41,6 +43,14 @@ def store(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, sql: 
         made = Store(
             managed=f"{hdfs.new_directory()}/{DATABASE}.db",
             copied=lambda place, target: hdfs_tables.downloaded(hdfs, place, target),
+        )
+    elif request.param == GCS:
+        emulator: GcsServer = request.getfixturevalue("gcs_server")
+        request.getfixturevalue("gcs_door")  # by which Hive comes
+        monkeypatch.setattr(AROUND, "hadoop", emulator.properties())
+        made = Store(
+            managed=f"gs://{emulator.new_bucket()}/{DATABASE}.db",
+            copied=lambda place, target: gcs_tables.downloaded(emulator, place, target),
         )
     else:
         server: S3Server = request.getfixturevalue("s3_server")

@@ -92,10 +92,13 @@ class Daemon(OneProcess):
         """Makes what must be there before the first start."""
 
     def _jars(self) -> list[str]:
-        """Its jars, in the order of the class path; those of Hive 4.0 know S3A, and Ozone where they are told of it."""
+        """Its jars, in the order of the class path.
+
+        Those of Hive 4.0 know S3A and Google's connector, and Ozone where they are told of it.
+        """
         jars = list(release_of(self.version).jars)
         if self.generation is Generation.HIVE4 and self.version not in LATER:
-            for more in ("s3a", *(["ozone_client"] if OFS in self._given else [])):
+            for more in ("s3a", "gcs_connector", *(["ozone_client"] if OFS in self._given else [])):
                 jars += sorted(str(jar) for jar in (brought(more) / "lib").glob("*.jar"))
         return jars
 

@@ -1,4 +1,4 @@
-"""The jars of Hive (with the scripts of its schema), of S3A and of HDFS, brought by Maven once per checkout.
+"""The jars of Hive (with the scripts of its schema), of connectors and of HDFS, brought by Maven once per checkout.
 
 ``pom.xml`` in a folder named after the release says what is brought. The result lies in ``.servers/<name>`` with the
 hash of the pom it came from; a changed pom brings it anew. Tests that start at once wait for each other.
