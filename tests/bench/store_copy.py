@@ -29,8 +29,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import click
+import gcs_tables
 import ozone_tables
 from integration.harness import AROUND, Jobs
+from servers.gcs import GcsServer
 from servers.ozone import Ozone
 
 from acidlib.location import Location
@@ -77,7 +79,38 @@ def ozone_bed(directory: Path) -> Iterator[Bed]:
         )
 
 
-STORES: dict[str, Callable[[Path], AbstractContextManager[Bed]]] = {"ozone": ozone_bed}
+@contextmanager
+def gcs_bed(directory: Path) -> Iterator[Bed]:
+    """Google Cloud Storage, an emulator of it, by Google's own library, in an environment that pip makes once."""
+    python = directory.parent / "google-cloud-storage" / "bin" / "python"
+    if not python.exists():
+        subprocess.run([sys.executable, "-m", "venv", python.parents[1]], check=True)
+        subprocess.run([python, "-m", "pip", "install", "-q", "google-cloud-storage"], check=True)
+    with GcsServer(directory) as server:
+
+        def tool(source: Location, *target: Location) -> None:
+            words = [f"{place.path[1:]}/" for place in (source, *target)]
+            subprocess.run(
+                [python, Path(__file__).with_name("gcs_copy.py"), source.authority, *words],
+                env={**os.environ, "STORAGE_EMULATOR_HOST": server.endpoint},
+                check=True,
+            )
+
+        def remove(place: Location) -> None:
+            for key in server.objects(place.authority, f"{place.path[1:]}/"):
+                server.remove(place.authority, key)
+
+        yield Bed(
+            uploaded=lambda source: gcs_tables.uploaded(server, source),
+            downloaded=lambda place, target: gcs_tables.downloaded(server, place, target),
+            copy=tool,
+            start=tool,
+            remove=remove,
+            hadoop=server.properties(),
+        )
+
+
+STORES: dict[str, Callable[[Path], AbstractContextManager[Bed]]] = {"gcs": gcs_bed, "ozone": ozone_bed}
 
 
 def seconds(work: Callable[[], object]) -> float:
