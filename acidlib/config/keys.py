@@ -50,6 +50,7 @@ class SettingKey:
     of_readers    the table's own readers obey a table property of this name; `Place.matching` says when
     unit          of a duration without a unit
     least         the lowest value allowed; None: any
+    choices       the only texts allowed; none: any
     is_threshold  the initiator's decision uses it
     inert         it is accepted without effect: only Hive's services use it, or would use it
     """
@@ -63,6 +64,7 @@ class SettingKey:
     of_readers: bool = False
     unit: str = "s"
     least: float | None = 0
+    choices: tuple[str, ...] = ()
     is_threshold: bool = False
     inert: bool = False
 
@@ -353,6 +355,7 @@ KEYS: tuple[SettingKey, ...] = (
     _text(
         name="acidlib.reader.hive.version",
         default="",
+        choices=("3", "4"),
         meaning="Which Hive's readers the tables have: 3 (ORC 1.5, columns by name) or 4 (ORC 1.8, columns by "
         "position). Needed for a fork.",
     ),

@@ -60,6 +60,7 @@ _MAX_TOML_BYTES, _MAX_DOTS = 256 << 10, 100
 """Bytes of a TOML file, and dots in one of its lines."""
 _HADOOPS = ("dfs.", "fs.", "hadoop.")
 """Prefixes of Hadoop's properties, which are no settings."""
+_OF_CONNECTION = ("hive.metastore.", "metastore.", "acidlib.metastore.", "hive.zookeeper.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,8 +239,11 @@ def _resolve(name: str, layer: Layer) -> tuple[SettingKey | None, str | None]:
     if key is not None or not (name.startswith(NAMESPACES) or layer in (Layer.TOML, Layer.COMMAND_LINE)):
         return key, None
     if layer is Layer.COMMAND_LINE:
-        reason = f"there is no such setting{did_you_mean(name, BY_NAME)}"
-        if name.startswith(_HADOOPS):
+        meant = did_you_mean(name, BY_NAME)
+        reason = f"there is no such setting{meant}"
+        if name.startswith(_OF_CONNECTION) and not meant:
+            reason = "it is a property of the connection to the metastore, for hive-site.xml in HIVE_CONF_DIR"
+        elif name.startswith(_HADOOPS):
             reason = (
                 "it is a property of Hadoop, for core-site.xml in HADOOP_CONF_DIR, or as "
                 f"spark.hadoop.{name} for Spark's configuration"
@@ -277,6 +281,8 @@ def _setting(key: SettingKey, text: str, layer: Layer) -> Setting:
         raise refusal(f"it is not {key.kind.value}") from error
     if key.least is not None and not isinstance(value, str) and value < key.least:
         raise refusal(f"it is less than {key.least:g}")
+    if key.choices and value not in ("", *key.choices):
+        raise refusal(f"it is neither {' nor '.join(key.choices)}")
     shown = f"{value}ms" if key.kind is SettingKind.DURATION else text.strip()
     return Setting(text=shown, value=value, layer=layer)
 

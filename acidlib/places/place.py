@@ -259,16 +259,9 @@ class ListedPlace:
 
 
 def stated_reader(settings: Settings) -> Reader | None:
-    """Return what reads the tables, as `acidlib.reader.hive.version` states it; None where nothing is stated.
-
-    Raises RefusedError for another text.
-    """
+    """Return what reads the tables, as `acidlib.reader.hive.version` states it; None where nothing is stated."""
     text = settings.text(READER)
-    if not text:
-        return None
-    if text not in map(str, Generation):
-        raise RefusedError(f"Cannot use {READER}={text}: it is neither 3 nor 4")
-    return Reader(Generation(int(text)))
+    return Reader(Generation(int(text))) if text else None
 
 
 def _flag(key: str, common: Settings, properties: Mapping[str, str], *, otherwise: bool) -> bool:

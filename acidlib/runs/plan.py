@@ -285,24 +285,33 @@ def _holds_events(listed: ListedPlace, tails: Tails) -> bool:
     return False
 
 
-def prove_full_acid(place: Place, directories: Sequence[InputDirectory], tails: Tails) -> None:
-    """Raise RefusedError unless the files are proven to hold ACID events: those of an insert-only table hold none."""
+def prove_full_acid(
+    place: Place,
+    directories: Sequence[InputDirectory],
+    tails: Tails,
+    *,
+    unproven: type[RefusedError] = RefusedError,
+) -> None:
+    """Raise an error unless the files are proven to hold ACID events: those of an insert-only table hold none.
+
+    unproven  where an argument can state the kind
+    """
     cannot = f"Cannot read {place.ref}:"
     # a kind that is stated of several tables would be wrong for the others
     alone = f"name it alone, by {LOCATION} with {KIND_OF_ONE}; {EXCLUDE} leaves it out of a run for several"
     names_one = place.interpretation.names_one
     instead = f"if the table is insert-only, {f'give {INSERT_ONLY}' if names_one else alone}"
     if place.facts is not None:
-        instead = "the metastore has the table as full ACID"
+        instead, unproven = "the metastore has the table as full ACID", RefusedError
     files = [file for directory in directories for file in directory.files]
     for file in files:
         if file.form is FileForm.EVENTS and file.length and not file.aborted:
             if tails.of(file).acid:
                 return
-            raise RefusedError(f"{cannot} {file.path} has no ACID columns; {instead}")
+            raise unproven(f"{cannot} {file.path} has no ACID columns; {instead}")
     if files and place.interpretation.table_kind != FULL:
         stated = f"give {TABLE_KIND}" if names_one else alone
-        raise RefusedError(f"{cannot} no file proves whether the table is full ACID or insert-only; {stated}")
+        raise unproven(f"{cannot} no file proves whether the table is full ACID or insert-only; {stated}")
     first = next((file for file in files if file.length), None)
     if first is None:
         return
@@ -311,7 +320,7 @@ def prove_full_acid(place: Place, directories: Sequence[InputDirectory], tails: 
         head = source.read(0, min(first.length, 4))
     other_format = next((name for magic, name in _FORMATS.items() if head.startswith(magic)), None)
     if other_format is not None:
-        raise RefusedError(f"{cannot} {first.path} is {other_format}, and a full ACID table is ORC; {instead}")
+        raise unproven(f"{cannot} {first.path} is {other_format}, and a full ACID table is ORC; {instead}")
     if not head.startswith(MAGIC):
         raise CorruptError(f"{cannot} {first.path} does not begin as an ORC file does; {instead}")
 

@@ -14,7 +14,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar
@@ -649,10 +649,14 @@ def _newest_write_id(listed: _Listed) -> int:
 
 
 def _require_full_acid(stores: Stores, newest_first: Sequence[_Listed]) -> None:
-    """Raise RefusedError unless the newest files prove that the table is full ACID."""
+    """Raise UsageError, with a metastore RefusedError, unless the newest files prove that the table is full ACID."""
     for listed in newest_first:
         if any(directory.files for directory in listed.directories):
-            _with_tails(stores, listed.place.location, partial(prove_full_acid, listed.place, listed.directories))
+            # a read is of one table: what is stated is about no other
+            interpretation = replace(listed.place.interpretation, names_one=True)
+            place = replace(listed.place, interpretation=interpretation)
+            prove = partial(prove_full_acid, place, listed.directories, unproven=UsageError)
+            _with_tails(stores, listed.place.location, prove)
             return
 
 

@@ -221,6 +221,27 @@ def test_reads_and_compactions_say_the_same_of_what_lies_there(crud: Path, chang
     assert reason.partition(";")[0] == str(read_error.value).partition(";")[0]
 
 
+@pytest.mark.parametrize("name", ["bucket_00000", "000000_0"])
+def test_a_kind_that_no_file_proves_is_asked_of_the_caller(tmp_path: Path, name: str) -> None:
+    location = tmp_path / "w" / "db.db" / "t"
+    file = location / "delta_0000001_0000001_0000" / name
+    file.parent.mkdir(parents=True)
+    file.write_bytes(tables.orc_bytes(COLUMNS, [(1, "a")]))
+
+    kind: Any
+    for kind, rows in (("insert-only", 1), (None, None)):
+        for maker, table in (
+            ("directory", acidlib.directory(location, all_committed=True, table_kind=kind)),
+            ("warehouse", acidlib.warehouse(tmp_path / "w", all_committed=True, table_kind=kind).table("db.t")),
+        ):
+            if rows is not None:
+                assert table.to_arrow().num_rows == rows
+            else:
+                assert (
+                    f" of acidlib.{maker}()" in refusal(acidlib.UsageError, table.to_arrow).partition("table_kind")[2]
+                )
+
+
 def test_a_column_of_a_type_that_cannot_be_read(tmp_path: Path) -> None:
     """The others can."""
     place = tmp_path / "db.db" / "t"

@@ -18,7 +18,7 @@ from acidlib.acid.listing import Listing
 from acidlib.acid.names import Generation, Reader
 from acidlib.api.arguments import DirectoryOptions, interpretation_of
 from acidlib.config.settings import Layer, default_settings
-from acidlib.errors import ConflictError, RefusedError
+from acidlib.errors import AcidError, ConflictError, RefusedError, UsageError
 from acidlib.execute.services import Services
 from acidlib.metastore.options import READER, ConnectionOptions
 from acidlib.model.requests import CompactionRequest, CompactionType
@@ -219,9 +219,10 @@ def test_what_is_stated_of_the_reader_counts_for_directories_too(tmp_path: Path)
     stated, _ = default_settings().with_layer(Layer.COMMAND_LINE, {READER: "3"})
     assert stated_reader(stated) is Generation.HIVE3
     assert stated_reader(default_settings()) is None
-    wrong, _ = default_settings().with_layer(Layer.COMMAND_LINE, {READER: "orc"})
-    with pytest.raises(RefusedError, match=r"^Cannot use acidlib\.reader\.hive\.version=orc: it is neither 3 nor 4$"):
-        stated_reader(wrong)
+    for layer, kind in ((Layer.COMMAND_LINE, UsageError), (Layer.TOML, RefusedError)):
+        with pytest.raises(AcidError, match=r"\.reader\.hive\.version=orc from .*: it is neither 3 nor 4$") as raised:
+            default_settings().with_layer(layer, {READER: "orc"})
+        assert raised.type is kind
     environment = Environment(settings=stated, queue_url="sqlite://")
     assert environment.connection_options().reader is Generation.HIVE3
     said = DirectoryOptions(all_committed=True, hive_version=4)
