@@ -8,14 +8,14 @@ from pathlib import Path
 
 from azure.core.credentials import AzureNamedKeyCredential
 from azure.storage.filedatalake import FileSystemClient
-from servers.abfs import KEY, AbfsStub
+from servers.abfs import ACCOUNT, KEY, AbfsStub
 
 from acidlib.location import Location, parse_location
 
 
 def client(stub: AbfsStub, place: Location) -> FileSystemClient:
     """Microsoft's client for the container of a location."""
-    credential = AzureNamedKeyCredential(stub.authority.partition(":")[0], KEY)
+    credential = AzureNamedKeyCredential(ACCOUNT, KEY)
     container = place.authority.partition("@")[0]
     return FileSystemClient(f"http://{stub.authority}", container, credential, retry_total=0)
 

@@ -14,7 +14,7 @@ from azure.core import MatchConditions
 from azure.core.credentials import AzureNamedKeyCredential
 from azure.core.exceptions import HttpResponseError, ResourceExistsError, ResourceNotFoundError
 from azure.storage.filedatalake import FileSystemClient
-from servers.abfs import KEY, AbfsStub
+from servers.abfs import ACCOUNT, KEY, AbfsStub
 from servers.jars import brought
 
 from judges.java_process import JavaProcess, JudgeError
@@ -31,8 +31,8 @@ _QUICK = {
 
 
 def driver_settings(stub: AbfsStub) -> dict[str, str]:
-    """What Hadoop's driver has to be told so that it reaches a stub by `stub.numeric`."""
-    return {f"fs.azure.account.key.{stub.numeric}": KEY, "fs.azure.always.use.https": "false", **_QUICK}
+    """What Hadoop's driver has to be told so that it reaches a stub."""
+    return stub.properties() | _QUICK
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class Microsofts(Client):
 
     def __init__(self, stub: AbfsStub, container: str) -> None:
         """``container`` is its name."""
-        credential = AzureNamedKeyCredential(stub.authority.partition(":")[0], KEY)
+        credential = AzureNamedKeyCredential(ACCOUNT, KEY)
         self._files = FileSystemClient(f"http://{stub.authority}", container, credential, retry_total=0)
 
     def write(self, path: str, pieces: Sequence[bytes], *, flushed: Callable[[int], None]) -> None:
@@ -175,7 +175,7 @@ class Hadoops(Client):
         self.removes_by_pages = self.names_transactions = release > "3.4"  # HADOOP-18656, HADOOP-19450
         jars = [str(RELEASES[release]() / "*"), str(brought("abfs_driver", release) / "lib" / "*")]
         self._java = JavaProcess("AbfsJudge", sources="java_abfs", jars=jars)
-        self._root = f"abfs://{container}@{stub.numeric}"
+        self._root = f"abfs://{container}@{stub.authority}"
         for name, value in driver_settings(stub).items():
             self._java.ask("set", name, value)
         self._java.ask("open", f"{self._root}/")

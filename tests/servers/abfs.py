@@ -35,6 +35,7 @@ from typing import Any, Self
 from urllib.parse import parse_qsl, unquote
 
 KEY = base64.b64encode(b"a key of the tests, of 32 bytes!").decode()
+ACCOUNT = "127"
 OWNER = "$superuser"
 OLDEST = "2019-12-12"
 """The version that Hadoop 3.3 asks for."""
@@ -183,12 +184,7 @@ class AbfsStub:
 
     @property
     def authority(self) -> str:
-        """Host and port: the account. The certificate is of the address."""
-        return f"{'127.0.0.1' if self.is_secure else 'localhost'}:{self._http.server_address[1]}"
-
-    @property
-    def numeric(self) -> str:
-        """The same for Hadoop's driver, which takes the text before the first dot for the account."""
+        """Host and port. What stands before the first dot is the account, for Hadoop's driver as well."""
         return f"127.0.0.1:{self._http.server_address[1]}"
 
     def properties(self) -> dict[str, str]:

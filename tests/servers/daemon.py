@@ -46,6 +46,8 @@ _JVM_OPTIONS = (
 
 OFS = "fs.ofs.impl"
 """The property that names the class of Ozone's file system."""
+_MORE = {"ozone_client": OFS, "abfs_driver": "fs.azure.always.use.https"}
+"""Folders of jars, and a property of those who need them."""
 
 
 class Daemon(OneProcess):
@@ -94,11 +96,11 @@ class Daemon(OneProcess):
     def _jars(self) -> list[str]:
         """Its jars, in the order of the class path.
 
-        Those of Hive 4.0 know S3A and Google's connector, and Ozone where they are told of it.
+        Those of Hive 4.0 know S3A and Google's connector, and what else they are told of.
         """
         jars = list(release_of(self.version).jars)
         if self.generation is Generation.HIVE4 and self.version not in LATER:
-            for more in ("s3a", "gcs_connector", *(["ozone_client"] if OFS in self._given else [])):
+            for more in ("s3a", "gcs_connector", *(name for name, key in _MORE.items() if key in self._given)):
                 jars += sorted(str(jar) for jar in (brought(more) / "lib").glob("*.jar"))
         return jars
 

@@ -25,7 +25,7 @@ from servers.maven import run_maven
 CACHE = Path(__file__).parents[2] / ".servers"
 STAMP = ".pom-hash"
 _OF_LATER = "hive4_later"
-_OF_LONG_RUNS = ("ozone_client",)
+_OF_LONG_RUNS = ("ozone_client", "abfs_driver")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
