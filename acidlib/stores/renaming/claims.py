@@ -33,7 +33,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from acidlib.errors import WHEN_FREE, AcidError, BusyError, ConflictError, RefusedError
+from acidlib.errors import WHEN_FREE, AcidError, BusyError, ConflictError, CorruptError, RefusedError
 from acidlib.location import Location
 from acidlib.processes import has_ended, process_identity
 from acidlib.stores.control_files import read_document
@@ -251,7 +251,11 @@ def _look(fs: FileSystem, path: str, *, looks: int = _LOOKS) -> _SeenClaim | Non
         parsed = _TICKET.fullmatch(tickets[0]) if len(tickets) == 1 else None
         if parsed is not None:
             beat = beat or files.get(f"{parsed[2]}.json", entry.modified)
-            return _SeenClaim(holder=_read_record(fs, path, parsed[2], beat), number=int(parsed[1]), names=tuple(files))
+            holder = _read_record(fs, path, parsed[2], beat)
+            if holder is None and again:
+                continue  # it may have been released or taken over since it was listed
+            holder = holder or _unknown("its claim has no record", parsed[2], beat)
+            return _SeenClaim(holder=holder, number=int(parsed[1]), names=tuple(files))
         if again:
             continue
         if tickets:
@@ -263,12 +267,21 @@ def _look(fs: FileSystem, path: str, *, looks: int = _LOOKS) -> _SeenClaim | Non
     raise ValueError("a claim is looked at once at least")
 
 
-def _read_record(fs: FileSystem, path: str, token: str, beat: float) -> ClaimRecord:
+def _read_record(fs: FileSystem, path: str, token: str, beat: float) -> ClaimRecord | None:
+    """Return the record of a claim, one of an unknown run where it cannot be read; None where there is none."""
     try:
         document = read_document(fs, f"{path}/{token}.json", missing=ConflictError)
         return msgspec.convert(document | {"token": token, "beat": beat}, ClaimRecord)
-    except (AcidError, TypeError, msgspec.ValidationError):
-        return ClaimRecord(owner="an unknown run (its claim is damaged)", token=token, start=beat, beat=beat)
+    except ConflictError:
+        return None
+    except (CorruptError, TypeError, msgspec.ValidationError):
+        return _unknown("its claim is damaged", token, beat)
+    except AcidError as error:
+        return _unknown(f"the record of its claim cannot be read: {error.reason}", token, beat)
+
+
+def _unknown(why: str, token: str, beat: float) -> ClaimRecord:
+    return ClaimRecord(owner=f"an unknown run ({why})", token=token, start=beat, beat=beat)
 
 
 def _clear(fs: RenameFileSystem, path: str, names: tuple[str, ...]) -> bool:

@@ -134,7 +134,7 @@ def test_an_owner_that_is_not_known_lives_as_long_as_its_claim_is_fresh(tmp_path
     else:
         (path / "theirs.json").write_text(content)
     os.utime(path, (time.time() - 500,) * 2)
-    with pytest.raises(ConflictError, match="damaged"):
+    with pytest.raises(ConflictError, match="its claim has no record" if content is None else "its claim is damaged"):
         taken(tmp_path, "t")
     age_claim(tmp_path, 101)
     taken(tmp_path, "t").release()
@@ -166,6 +166,31 @@ def test_a_listing_that_misses_what_is_renamed_is_repeated(tmp_path: Path, monke
 
     monkeypatch.setattr(LocalFileSystem, "list_directory", partly)
     assert is_claimed(FS, str(tmp_path), time.time())
+
+
+def test_a_record_that_is_removed_while_it_is_looked_at_is_no_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A release removes the ticket and then the record: what was listed before has no record after."""
+    held, real = taken(tmp_path, "t"), LocalFileSystem.read
+
+    def late(self: LocalFileSystem, path: str, **more: Any) -> bytes:
+        held.release()
+        return real(self, path, **more)
+
+    monkeypatch.setattr(LocalFileSystem, "read", late)
+    assert read_claim(FS, str(tmp_path)) is None
+
+
+def test_a_record_that_cannot_be_read_is_called_that(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def away(*_: Any, **__: Any) -> bytes:
+        raise RetryError("Cannot read it: the server is away")
+
+    lay_claim(tmp_path)
+    monkeypatch.setattr(LocalFileSystem, "read", away)
+    holder = read_claim(FS, str(tmp_path))
+    assert holder is not None
+    assert holder.owner == "an unknown run (the record of its claim cannot be read: the server is away)"
 
 
 # --- what is no place -------------------------------------------------------------------------------------------------
