@@ -14,7 +14,7 @@ from typing import Protocol, TypeVar
 
 from acidlib.acid.names import is_acid_directory_name, is_hidden
 from acidlib.arguments import LOCATION, TABLE, WAREHOUSE, said
-from acidlib.errors import AcidError, MissingError, RefusedError, known_error
+from acidlib.errors import AcidError, MissingError, RefusedError, RetryError, known_error
 from acidlib.location import Location
 from acidlib.model.tables import PartitionName, TableRef, is_partition_directory
 from acidlib.stores.filesystem import MAX_DEPTH, TOO_DEEP, FileSystem, require_few
@@ -23,6 +23,8 @@ Value = TypeVar("Value")
 
 DEFAULT_DATABASE = "default"
 _DATABASE_SUFFIX = ".db"
+LOST_AND_FOUND = "lost+found"
+"""What file systems make at their root, for root alone; a table of that name is one as long as it can be read."""
 _SOFT_DELETE_SUFFIX = re.compile(r"(.+)\.v[0-9]+")
 _LINK = "it is a symbolic link"
 _NOT_PROVEN = "it holds original files only, which do not prove that the table is transactional"
@@ -87,7 +89,8 @@ def discover_warehouse(
     """Return the tables of `<root>/<database>.db/<table>` and `<root>/<table>` (of the database `default`).
 
     A directory that cannot be listed is skipped with its error, so that it does not hide the others; one that is gone
-    by now is passed over with a reason. Raises `RefusedError` when the root itself is not a directory, or is a table.
+    by now is passed over with a reason, and so is `LOST_AND_FOUND`. Raises `RefusedError` when the root itself is not a
+    directory, or is a table.
     """
     discovery = _Discovery(fs, each)
     skipped = discovery.skipped
@@ -113,7 +116,9 @@ def discover_warehouse(
         except _NoTable as reason:
             skipped[path] = said(str(reason))
         except Exception as error:
-            skipped[path] = _unless_gone(known_error(error, f"read {path}"))
+            failure = known_error(error, f"read {path}")
+            is_roots = path.name == LOST_AND_FOUND and isinstance(failure, RetryError)
+            skipped[path] = f"it is the file system's own: {failure.reason}" if is_roots else _unless_gone(failure)
     part = next((location for location, reason in skipped.items() if reason == _PART), None)
     if part is not None and not tables:
         raise RefusedError(f"Cannot look for tables in {root}: {part}: {_PART}; {LOCATION} names a table")

@@ -158,6 +158,30 @@ def test_a_partition_that_cannot_be_listed_hides_no_other(
             discover_location(FS, at(f"{tmp_path}/t"))
 
 
+def test_what_a_mounted_disk_keeps_for_root_is_no_table_that_cannot_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(
+        tmp_path,
+        *(f"{path}/delta_1_1/bucket_00000" for path in ("t", "lost+found", "db.db/lost+found", "db.db/closed")),
+    )
+    assert len(discover_warehouse(FS, at(tmp_path))[0]) == 4, "a table may have that name"
+    listing = LocalFileSystem.list_directory
+
+    def listed(self: LocalFileSystem, path: str, **more: Any) -> list[Entry]:
+        if path.endswith(("/lost+found", "/closed")):
+            raise RetryError(f"Cannot list {path}: the permission is missing")
+        return listing(self, path, **more)
+
+    monkeypatch.setattr(LocalFileSystem, "list_directory", listed)
+    tables, skipped = discover_warehouse(FS, at(tmp_path))
+    assert [str(table.ref) for table in tables] == ["default.t"]
+    assert {
+        str(path)[len(str(tmp_path)) :]: str(why) for path, why in skipped.items() if isinstance(why, str)
+    } == dict.fromkeys(("/lost+found", "/db.db/lost+found"), "it is the file system's own: the permission is missing")
+    assert [path.name for path, why in skipped.items() if isinstance(why, RetryError)] == ["closed"]
+
+
 def test_a_pipe_or_an_odd_name_hides_no_table_beside_it(tmp_path: Path) -> None:
     put(tmp_path, "t/delta_1_1/bucket_00000", "db.db/u/delta_1_1/bucket_00000")
     for folder in (tmp_path, tmp_path / "db.db"):
