@@ -30,8 +30,8 @@ from acidlib.stores.renaming.hdfs import HdfsDataFiles, HdfsFileSystem, HdfsStor
 from acidlib.stores.renaming.hdfs_client import IMPLEMENTATION, about_hdfs, default_authority, whole_authority
 from acidlib.stores.renaming.local import LocalDataFiles, LocalFileSystem
 from acidlib.stores.renaming.ozone import OzoneDataFiles, OzoneFileSystem, OzoneStore
+from acidlib.stores.renaming.ozone_client import PARTS_OF_PATHS, httpfs_of, whole_location
 from acidlib.stores.renaming.ozone_client import PROPERTIES as OZONE_PROPERTIES
-from acidlib.stores.renaming.ozone_client import httpfs_of, whole_location
 from acidlib.stores.renaming.store import RenameStore
 from acidlib.stores.renaming.tree import OpenTrees
 from acidlib.stores.store import Store, TaskFiles
@@ -171,7 +171,9 @@ class Stores:
         return self._open(location).data
 
     def is_top(self, location: Location) -> bool:
-        """Tell whether what lies above a location is another store, or nothing: at a root, and at a mounted disk."""
+        """Tell whether no place of its store lies above: at a root, a mounted disk, the first in a bucket of Ozone."""
+        if location.kind == OZONE:
+            return location.path.count("/") <= PARTS_OF_PATHS
         return location.is_root or (location.kind == LOCAL and os.path.ismount(location.path))
 
     def _open(self, location: Location) -> OpenStore:

@@ -134,7 +134,12 @@ def test_killed_while_it_compacts(
     "point", amount((Point.FIRST_RENAMED,), long=(Point.CLAIMED, Point.STAGED, Point.CHECKED, Point.FIRST_RENAMED))
 )
 def test_a_gateway_that_is_killed_in_the_middle(
-    ozone: Ozone, jobs: Jobs, tmp_path: Path, configured: tuple[str, ...], point: Point
+    ozone: Ozone,
+    jobs: Jobs,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    configured: tuple[str, ...],
+    point: Point,
 ) -> None:
     """The place fails with a line that names it and HttpFS, as does a run while it is away; a later one does it."""
     local = fixture("hive3/a_crud", tmp_path / "t")
@@ -168,6 +173,10 @@ def test_a_gateway_that_is_killed_in_the_middle(
         assert "Traceback" not in ran.err
     jobs.good(*words)
     jobs.good("cleaner", *NOW, *configured)
+    monkeypatch.setattr(
+        AROUND, "clock", lambda: time.time() + 3 * DAYS
+    )  # the staging of the dead run is litter by then
+    jobs.good("cleaner", *words[1:3], *NOW, *configured)
     assert names(ozone, table) == RUNS["two directories"][2]
     after = merge.read(downloaded(ozone, table, tmp_path / "seen/t"), "", generation=3)
     assert after == merge.read(local, "", generation=3)

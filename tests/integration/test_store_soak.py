@@ -151,7 +151,7 @@ class Ends:
         return f"{state}, explained" if is_explained else f"{state}, waits" if state == "conflict" else state
 
 
-WAITS = r"Cannot claim PLACE: |Cannot compact default.t: Compaction is already scheduled"
+WAITS = r"Cannot (claim|look at the claim) PLACE|Cannot compact default.t: Compaction is already scheduled"
 COMPACTIONS = Ends(expected={"ready for cleaning": "", "already compact": "", "conflict": WAITS, "error": WAITS})
 CLEANINGS = Ends(
     expected={

@@ -39,6 +39,8 @@ _SECURE = "ozone.security.enabled"
 HTTPFS = "acidlib.ozone.httpfs"
 PROPERTIES = (_DEFAULT_FS, _ADDRESS, _SERVICES, _SECURE, HTTPFS)
 """The properties that are read."""
+PARTS_OF_PATHS = 3
+"""How many parts the path of a place has at least: the volume, the bucket, and a directory."""
 _CONNECTION_SECONDS = 10.0
 _ANSWER_SECONDS = 60.0
 _TRIES = 4
@@ -412,10 +414,12 @@ def httpfs_of(location: Location, configuration: Mapping[str, str]) -> HttpFs:
     """
     if configuration.get(_SECURE, "").strip().lower() == "true":
         raise RefusedError(f"Cannot open {location}: {_SECURE} is true, and Kerberos is not supported for Ozone")
-    if location.path.count("/") < 3:
+    if location.path.count("/") < PARTS_OF_PATHS:
         raise RefusedError(f"Cannot open {location}: it names no directory in a bucket (ofs://SERVICE/VOLUME/BUCKET/…)")
+    if not (stated := configuration.get(HTTPFS, "").replace(",", " ").split()):
+        raise RefusedError(f"Cannot open {location}: {HTTPFS} is not set; it is of the form http://HOST:14000")
     urls, own = [], []
-    for entry in configuration.get(HTTPFS, "").replace(",", " ").split():
+    for entry in stated:
         service, equals, url = entry.rpartition("=")
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.path not in ("", "/"):

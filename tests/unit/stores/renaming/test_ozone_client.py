@@ -97,8 +97,11 @@ def test_which_gateway_serves() -> None:
     for wrong in ("a:14000", "ftp://a", "http://", "http://a/webhdfs", "om=", "om:9862=a"):
         with pytest.raises(RefusedError, match=r"it is not of the form http://HOST:PORT"):
             urls(wrong)
-    for without in ("", "other=http://a"):
-        with pytest.raises(RefusedError, match="names no HttpFS of this service"):
+    for without, says in (
+        (" ,", "is not set; it is of the form http://HOST"),
+        ("other=http://a", "names no HttpFS"),
+    ):
+        with pytest.raises(RefusedError, match=says):
             urls(without)
     with pytest.raises(RefusedError, match="Kerberos is not supported"):
         httpfs_of(place, {HTTPFS: "http://a", "ozone.security.enabled": " True"})
@@ -111,6 +114,13 @@ def test_a_location_names_no_gateway(uri: str) -> None:
     """Who may write to a table may name any host."""
     properties = {HTTPFS: "http://all:14000, om=http://own:14000"}
     assert httpfs_of(whole_location(parse_location(uri), properties), properties).urls == ("http://all:14000",)
+
+
+def test_nothing_above_a_directory_in_a_bucket_is_looked_at() -> None:
+    """As for the record of a probe."""
+    stores = Stores(configuration={HTTPFS: "http://a"})
+    place = stores.locate("ofs://om:9000/v/b/wh/t")
+    assert [stores.is_top(above) for above in (place, place.parent)] == [False, True]
 
 
 class Gateway:
@@ -159,7 +169,8 @@ PLACE = "ofs://om:9862/v/b/t"
 
 def said(status: int, body: bytes | object, *headers: str, length: int | None = None) -> bytes:
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
-    whole = (f"HTTP/1.1 {status} X", f"Content-Length: {len(data) if length is None else length}", *headers, "", "")
+    said_length = f"Content-Length: {len(data) if length is None else length}"
+    whole = (f"HTTP/1.1 {status} X", said_length, "Connection: close", *headers, "", "")
     return "\r\n".join(whole).encode() + data
 
 
