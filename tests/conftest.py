@@ -6,6 +6,7 @@ import ctypes
 import functools
 import gc
 import os
+import signal
 import sqlite3
 import sys
 import zlib
@@ -124,6 +125,18 @@ def memory_is_given_back() -> Iterator[None]:
         sys.modules["pyarrow"].default_memory_pool().release_unused()
     ctypes.CDLL(None).malloc_trim(0)
     use_large_pages()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_signal_is_ignored() -> Iterator[None]:
+    """Whoever starts the tests in the background has some ignored, and so would all processes that these start."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)}
+    ignored = [number for number, handler in before.items() if handler is signal.SIG_IGN]
+    for number in ignored:
+        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+    yield
+    for number in ignored:
+        signal.signal(number, signal.SIG_IGN)
 
 
 @pytest.fixture(scope="session", autouse=True)

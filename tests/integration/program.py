@@ -21,8 +21,6 @@ from acidlib.runs import plan
 
 TASK_SECONDS = 300.0
 """How long a task takes that an interrupt ends."""
-END_SECONDS = 1.0
-"""How long it takes to end it, so that further interrupts come meanwhile."""
 
 
 def slow(begun: str, seconds: float, *arguments: Any) -> Any:
@@ -43,9 +41,12 @@ def interrupted(compact: Callable[[], object]) -> str:
     return "to its end"
 
 
-def end_slowly(processes: TaskProcesses, cancel: Callable[[TaskProcesses], None] = TaskProcesses.cancel) -> None:
-    """End tasks, but take long."""
-    time.sleep(END_SECONDS)
+def end_later(
+    told: Path, processes: TaskProcesses, cancel: Callable[[TaskProcesses], None] = TaskProcesses.cancel
+) -> None:
+    """End tasks once all interrupts have come."""
+    while not told.exists():
+        time.sleep(0.05)
     cancel(processes)
 
 
@@ -58,7 +59,8 @@ def main() -> None:
     from integration import program  # this file as a module, which processes of tasks find
 
     plan.run_unit_task = partial(program.slow, begun, TASK_SECONDS)
-    TaskProcesses.cancel = end_slowly  # type: ignore[method-assign]
+    told = Path(f"{begun} and interrupted")
+    TaskProcesses.cancel = lambda processes: end_later(told, processes)  # type: ignore[method-assign]
     print(interrupted(lambda: table.compact("major", progress=False)), flush=True)
     assert handlers == [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]
     plan.run_unit_task = run_unit_task

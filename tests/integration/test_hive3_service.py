@@ -27,6 +27,7 @@ from servers.metastore import Metastore
 
 from acidlib.acid.names import Generation
 from acidlib.metastore import holding
+from acidlib.metastore.heartbeat import Lease
 from acidlib.points import Point
 from acidlib.ports import sql
 from acidlib.ports.hive3 import LockedPlace
@@ -1239,17 +1240,26 @@ def test_who_lost_the_lock_publishes_nothing(
     jobs: Jobs,
     hasty_metastore: Metastore,
     in_the_middle: Callable[[str, Callable[[], object]], None],
+    monkeypatch: pytest.MonkeyPatch,
     queue: str,
 ) -> None:
+    noticed, mark_lost = threading.Event(), Lease.mark_lost
+
+    def mark_noticed(lease: Lease, *why: Any) -> None:
+        mark_lost(lease, *why)
+        noticed.set()
+
+    monkeypatch.setattr(Lease, "mark_lost", mark_noticed)
     with site(jobs, hasty_metastore, hives_queue=queue == METASTORES) as made:
         laid = made.lay()
         lost = []
 
         def lose() -> None:
+            noticed.clear()
             for lock in made.client.locks():
                 lost.append(lock.agentInfo)
                 made.client.unlock(lock.lockid)
-            time.sleep(2.5)  # more than the time between two heartbeats
+            assert noticed.wait(120)  # by a heartbeat
 
         in_the_middle("run_unit_task", lose)
         before = visible(laid.location)

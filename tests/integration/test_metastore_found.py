@@ -76,7 +76,7 @@ def http_metastore(
         # a server takes no notice of the older name: it clears that for itself
         "metastore.thrift.uris": zookeeper.server,
         "hive.zookeeper.namespace": NAMESPACE,
-        "metastore.zookeeper.session.timeout": "2000ms",
+        "metastore.zookeeper.session.timeout": "60s",
     }
     with servers.metastore(Generation.HIVE4, beside=hive4_metastore, properties=HTTP | registering) as made:
         # it listens before that
@@ -92,7 +92,7 @@ def service(jobs: Jobs, http_metastore: Metastore, monkeypatch: pytest.MonkeyPat
 
 
 def reach(metastore: Metastore, http: HttpOptions | None = OPTIONS, tls: TlsOptions | None = None) -> Hms:
-    options = ConnectionOptions(connect_timeout_seconds=5, attempts=1, http=http, tls=tls)
+    options = ConnectionOptions(connect_timeout_seconds=60, attempts=1, http=http, tls=tls)
     return connect_hms([metastore.uri], options, user="tester", host="here", sleep=lambda _seconds: None)
 
 
@@ -193,7 +193,7 @@ def test_a_run_finds_the_metastores_and_goes_on_with_another(
 ) -> None:
     servers = parse_endpoints([f"zookeeper://{zookeeper.server}/{NAMESPACE}"])
     # by the name that this machine has for itself
-    assert [one.port for one in registered(servers, timeout_seconds=10)] == [http_metastore.port]
+    assert [one.port for one in registered(servers, timeout_seconds=60)] == [http_metastore.port]
     with Lake(hive4_metastore) as lake:
         made = lake.table("found")
         lake.request(made)
@@ -222,7 +222,7 @@ def test_what_is_no_metastore_there(zookeeper: ZooKeeper, client: KazooClient, t
 
     def found(namespace: str) -> list[str]:
         servers = parse_endpoints([f"zookeeper://{server}/{namespace}"])
-        return [one.uri for one in registered(servers, timeout_seconds=10)]
+        return [one.uri for one in registered(servers, timeout_seconds=60)]
 
     with pytest.raises(RefusedError) as refused:
         found("nowhere")
@@ -250,7 +250,7 @@ def test_a_zookeeper_over_tls(
     client.create("/secure", makepath=True)
     client.create("/secure/a", b"host1:9083")
 
-    def found(tls: TlsOptions, *, server: str = zookeeper.secure_server, seconds: float = 10) -> list[str]:
+    def found(tls: TlsOptions, *, server: str = zookeeper.secure_server, seconds: float = 60) -> list[str]:
         servers = parse_endpoints([f"zookeeper://{server}/secure"])
         return [one.uri for one in registered(servers, timeout_seconds=seconds, tls=tls)]
 

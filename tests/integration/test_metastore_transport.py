@@ -35,7 +35,7 @@ HIVE3_AND_4 = pytest.mark.parametrize("generation", list(Generation), ids=str)
 # servers with settings of their own: the client is the same for both
 FRAMED = amount([Generation.HIVE4], long=list(Generation))
 SECURE = pytest.mark.parametrize("generation", amount([Generation.HIVE4], long=list(Generation)), ids=str)
-QUICK = ConnectionOptions(connect_timeout_seconds=3, attempts=2)
+TWICE = ConnectionOptions(connect_timeout_seconds=60, attempts=2)
 HINT = r"\(is it a metastore, with the same settings of framed transport, TLS and SASL\?\)"
 
 
@@ -46,7 +46,7 @@ def metastore(request: pytest.FixtureRequest, generation: Generation) -> Metasto
     return found
 
 
-def reach(uri: str, options: ConnectionOptions = QUICK, *more: str) -> Hms:
+def reach(uri: str, options: ConnectionOptions = TWICE, *more: str) -> Hms:
     return connect_hms([uri, *more], options, user="tester", host="here", sleep=lambda _seconds: None)
 
 
@@ -90,7 +90,7 @@ def test_failover_to_the_second_uri(metastore: Metastore) -> None:
     with reach(f"{nobody},{metastore.uri}") as hms:
         assert hms.uri == metastore.uri
         assert "default" in hms.database_names()
-    with listening(lambda connection: connection.close()) as closing, reach(closing, QUICK, metastore.uri) as hms:
+    with listening(lambda connection: connection.close()) as closing, reach(closing, TWICE, metastore.uri) as hms:
         assert hms.uri == metastore.uri
 
 
@@ -129,7 +129,7 @@ def test_a_metastore_that_is_gone(gate: Gate) -> None:
 
 
 def test_another_generation_is_not_failed_over_to(hive3_metastore: Metastore, hive4_metastore: Metastore) -> None:
-    with reach(hive4_metastore.uri, QUICK, hive3_metastore.uri) as hms:
+    with reach(hive4_metastore.uri, TWICE, hive3_metastore.uri) as hms:
         hms._move_on()
         assert hms.uri == hive3_metastore.uri
         # the first one still answers
@@ -156,10 +156,10 @@ def test_an_http_server_is_no_metastore() -> None:
     thread.start()
     uri = f"thrift://127.0.0.1:{server.server_port}"
     try:
-        for options in (QUICK, ConnectionOptions(connect_timeout_seconds=1, framed=True, attempts=1)):
+        for framed in (False, True):
             # it waits for the end of a line, or answers with a text
             with pytest.raises((RefusedError, RetryError), match=rf"^Cannot (use|reach the metastore) {uri}: "):
-                reach(uri, options)
+                reach(uri, ConnectionOptions(connect_timeout_seconds=1, framed=framed, attempts=1))
     finally:
         server.shutdown()
         server.server_close()
@@ -174,7 +174,7 @@ def test_a_server_that_answers_with_text_is_no_metastore() -> None:
     with listening(answer) as uri:
         for framed in (False, True):
             with pytest.raises(RefusedError if not framed else RetryError, match=rf"{uri}: "):
-                reach(uri, ConnectionOptions(connect_timeout_seconds=3, attempts=1, framed=framed))
+                reach(uri, ConnectionOptions(connect_timeout_seconds=60, attempts=1, framed=framed))
 
 
 def test_a_server_that_closes_the_connection() -> None:

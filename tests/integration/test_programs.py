@@ -39,7 +39,8 @@ def interrupted(table: Path, queue_url: str, *, times: int) -> list[str]:
     for _ in range(times):
         process.send_signal(signal.SIGINT)
         time.sleep(0.1)
-    out, err = process.communicate(timeout=120)
+    Path(f"{begun} and interrupted").touch()
+    out, err = process.communicate(timeout=300)
     assert process.returncode == 0, err
     return out.splitlines()
 
