@@ -227,7 +227,7 @@ class Lake:
 
     def __repr__(self) -> str:
         directories = self._directories
-        where = directories.location or directories.warehouse or ", ".join(self._environment.metastore)
+        where = directories.location or directories.warehouse or self._environment.metastore_words
         return masked(f"<Lake: {where or 'the queue alone'}>")
 
     @contextmanager
@@ -276,7 +276,7 @@ class Lake:
             if not self._environment.metastore and self._directories.warehouse is None:
                 raise UsageError(
                     f"Cannot find {name} by its name: there is no metastore; name one by {METASTORE_URI}, or in the "
-                    f"hive-site.xml of HIVE_CONF_DIR, or read directories by {NO_METASTORE}"
+                    f"hive-site.xml of {self._environment.hive_source}, or read directories by {NO_METASTORE}"
                 )
         return Table(self, name)
 

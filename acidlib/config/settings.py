@@ -56,6 +56,8 @@ class Layer(enum.IntEnum):
         return layer
 
 
+HIVE_SITES = (Layer.HIVE_SITE.label, Layer.METASTORE_SITE.label)
+"""The files of Hive's properties; a later one wins."""
 _MAX_TOML_BYTES, _MAX_DOTS = 256 << 10, 100
 """Bytes of a TOML file, and dots in one of its lines."""
 _HADOOPS = ("dfs.", "fs.", "hadoop.")

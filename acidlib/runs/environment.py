@@ -55,6 +55,7 @@ class Environment:
     is_placed        Spark chose the machine of this driver
     metastore        URIs of the metastore; empty = without a metastore
     names_metastore  it is stated on the command line
+    conf_dir, hadoop_dir  the folders of the site files of Hive and of Hadoop
     token            a JWT for the metastore
     secrets          in Hadoop's credential providers and in truststores
     login            the principal for Kerberos
@@ -69,12 +70,30 @@ class Environment:
     is_placed: bool = False
     metastore: tuple[str, ...] = field(default=(), repr=False)
     names_metastore: bool = False
+    conf_dir: Path | None = field(default=None, compare=False)
+    hadoop_dir: Path | None = field(default=None, compare=False)
     token: str | None = field(default=None, repr=False)
     secrets: JavaSecrets = field(default_factory=JavaSecrets, compare=False, repr=False)
     login: KerberosLogin = _WITH_TICKET
     user: str = field(default_factory=user_name)
     host: str = field(default_factory=socket.gethostname)
     pool: str | None = None
+
+    @property
+    def metastore_words(self) -> str:
+        """The URIs of the metastore, and what names them if no argument does; empty without a metastore."""
+        uris = ", ".join(self.metastore)
+        return uris if not uris or self.names_metastore else f"{uris} of {self.hive_source}"
+
+    @property
+    def hive_source(self) -> str:
+        """Where the site files of Hive are looked for, for messages."""
+        return _source("HIVE_CONF_DIR", self.conf_dir)
+
+    @property
+    def hadoop_source(self) -> str:
+        """Where the site files of Hadoop are looked for, for messages."""
+        return _source("HADOOP_CONF_DIR", self.hadoop_dir)
 
     @property
     def metastore_name(self) -> str:
@@ -147,6 +166,8 @@ def read_environment(
         is_placed=is_placed,
         metastore=metastore,
         names_metastore=names_metastore,
+        conf_dir=_path_of("HIVE_CONF_DIR"),
+        hadoop_dir=_hadoop_dir(is_placed=is_placed),
         secrets=JavaSecrets(jvm, {**settings.hadoop, **spark.hadoop, **settings.site}),
         token=os.environ.get(TOKEN_VARIABLE, "").strip() or None,
         login=replace(spark.login, cache=os.environ.get("KRB5CCNAME") or None),
@@ -162,19 +183,27 @@ def read_settings(assignments: Sequence[str], *, is_placed: bool) -> Settings:
     own_dir = _path_of("ACIDLIB_CONF_DIR")
     if own_dir is not None and not own_dir.is_dir():
         raise RefusedError(f"Cannot read settings from {own_dir}: ACIDLIB_CONF_DIR names no directory there")
-    shipped = SHIPPED_BY_YARN if is_placed and SHIPPED_BY_YARN.is_dir() else None
     java = {"user.dir": str(Path.cwd()), "java.io.tmpdir": "/tmp", "file.separator": "/"}  # noqa: S108 - Java's default
     with suppress(KeyError):  # a user without a name, as in some containers
         user = pwd.getpwuid(os.getuid())
         java |= {"user.name": user.pw_name, "user.home": user.pw_dir}
     return load_settings(
         conf_dir=_path_of("HIVE_CONF_DIR"),
-        hadoop_dir=_path_of("HADOOP_CONF_DIR") or shipped,
+        hadoop_dir=_hadoop_dir(is_placed=is_placed),
         toml=conf_file("acidlib.toml", os.environ),
         assignments=assignments,
         variables=os.environ,
         java=java,
     )
+
+
+def _hadoop_dir(*, is_placed: bool) -> Path | None:
+    shipped = SHIPPED_BY_YARN if is_placed and SHIPPED_BY_YARN.is_dir() else None
+    return _path_of("HADOOP_CONF_DIR") or shipped
+
+
+def _source(variable: str, folder: Path | None) -> str:
+    return variable if folder is None else f"{variable} ({folder})"
 
 
 def _path_of(variable: str) -> Path | None:

@@ -19,6 +19,7 @@ from pathlib import Path
 import acidlib
 from acidlib.acid.names import Calls, Generation, Reader
 from acidlib.arguments import LOCATIONS, METASTORE_URI, QUEUE_URL
+from acidlib.config.settings import HADOOP_SITES, HIVE_SITES
 from acidlib.errors import AcidError, CorruptError, RefusedError, RetryError
 from acidlib.execute.answers import value_or_raise
 from acidlib.execute.executors import LOOKS, describe_executor, difference_of, has_compiled_kernels
@@ -67,6 +68,7 @@ def checks(
     yield java
     yield Check("Python", State.OK, f"version {platform.python_version()} ({sys.executable}), acidlib in {home}")
     yield spark
+    yield settings_check(environment)
     if has_compiled_kernels():
         yield Check("kernels", State.OK, "compiled for this processor")
     else:
@@ -79,19 +81,19 @@ def checks(
     calls: Calls | None = None
     locations = list(places)
     if not environment.metastore:
-        reason = f"none is named: {METASTORE_URI} or HIVE_CONF_DIR would"
+        reason = f"none is named: {METASTORE_URI} or the hive-site.xml of {environment.hive_source} would"
         yield from (Check(name, State.UNCHECKED, reason) for name in ("metastore", "Hive's compactor", "clock"))
     else:
         try:
             with open_metastore(environment) as hms:
                 calls = hms.calls
-                yield metastore_check(hms, environment.metastore)
+                yield metastore_check(hms, environment.metastore_words)
                 yield _or_unchecked("Hive's compactor", lambda: compactor_check(hms))
                 yield _or_unchecked("clock", lambda: clock_check(hms, clock))
                 if warehouse := hms.config_value(WAREHOUSE, "").strip():
                     locations.append(warehouse)
         except AcidError as error:
-            advice = f"have {METASTORE_URI} or hive-site.xml name one that answers"
+            advice = f"have {METASTORE_URI} or the hive-site.xml of {environment.hive_source} name one that answers"
             yield Check("metastore", State.WRONG, error.words, advice)
     for place in locations:
         yield from _place(stores, place, unique())
@@ -134,6 +136,18 @@ def spark_check() -> Check:
     return Check("Spark", State.WRONG, fact, advice)
 
 
+def settings_check(environment: Environment) -> Check:
+    """Say which site files of Hive and Hadoop are read, and which variables name their folders."""
+    found = []
+    for folder, source, files in (
+        (environment.conf_dir, environment.hive_source, HIVE_SITES),
+        (environment.hadoop_dir, environment.hadoop_source, HADOOP_SITES),
+    ):
+        there = [name for name in files if folder is not None and (folder / name).exists()]
+        found.append(f"{' and '.join(there) or 'no site file'} of {source}")
+    return Check("settings", State.OK, "; ".join(found))
+
+
 def executors_check(session: Callable[[], Runner], master: Callable[[], str]) -> Check:
     """Compare the machines of tasks with the driver."""
     try:
@@ -160,7 +174,7 @@ def _or_unchecked(name: str, check: Callable[[], Check]) -> Check:
         return Check(name, State.UNCHECKED, error.words)
 
 
-def metastore_check(hms: Hms, uris: Sequence[str]) -> Check:
+def metastore_check(hms: Hms, name: str) -> Check:
     """Check that a metastore that answers has the calls of a compactor, which some forks lack, and a known reader."""
     version = "3.1" if hms.calls is Generation.HIVE3 else "4"
     try:
@@ -170,7 +184,7 @@ def metastore_check(hms: Hms, uris: Sequence[str]) -> Check:
         return Check("metastore", State.WRONG, error.words, "see docs/metastores.md about forks")
     fork = f", as version {hms.version or 'unknown'} of a fork" if hms.may_be_fork else ""
     read = "" if reader is Reader(hms.calls) else f"; its tables are read as in Hive {reader}"
-    return Check("metastore", State.OK, f"Hive {version} at {', '.join(uris)}{fork}{read}")
+    return Check("metastore", State.OK, f"Hive {version} at {name}{fork}{read}")
 
 
 def compactor_check(hms: Hms) -> Check:

@@ -187,7 +187,7 @@ def test_nothing_begins_until_the_reader_of_a_fork_is_stated(services: Services,
         with connected(server) as hms:
             with pytest.raises(RefusedError, match=told):
                 _ = hms.reader
-            check = metastore_check(hms, [server.uri])
+            check = metastore_check(hms, server.uri)
             assert (check.state, check.advice) == (State.WRONG, "see docs/metastores.md about forks")
         assert (server.queue, server.ended) == ([], [])
 
@@ -287,11 +287,11 @@ def test_an_initiator_puts_nothing_into_a_pool_that_is_none(services: Services, 
 
 def test_doctor_tells_a_fork_and_what_it_lacks() -> None:
     with Fork(pools=True) as server, connected(server, reader=READ_BY_3) as hms:
-        well = metastore_check(hms, [server.uri])
+        well = metastore_check(hms, server.uri)
         told = f"Hive 4 at {server.uri}, as version {FORK} of a fork; its tables are read as in Hive 3"
         assert (well.state, well.found) == (State.OK, told)
         server.lack("mark_cleaned")
-        check = metastore_check(hms, [server.uri])
+        check = metastore_check(hms, server.uri)
         assert (check.state, "it lacks mark_cleaned; " in check.found) == (State.WRONG, True)
 
 

@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 from integration.harness import AROUND, IN_PROCESS
 
+import acidlib
 from acidlib.acid.names import Generation
 from acidlib.cli import jobs
 from acidlib.errors import RetryError
@@ -124,11 +125,31 @@ def test_everything_is_looked_at_although_something_is_wrong(tmp_path: Path, mon
     found = [(check["name"], check["state"]) for check in json.loads(ran.stdout)["checks"]]
     assert ran.exit_code == 1
     assert found[2:] == [
-        ("Spark", "ok"), ("kernels", "note"), ("executors", "note"), ("metastore", "unchecked"),
+        ("Spark", "ok"), ("settings", "ok"), ("kernels", "note"), ("executors", "note"), ("metastore", "unchecked"),
         ("Hive's compactor", "unchecked"), ("clock", "unchecked"), ("store", "ok"), ("probe", "note"),
         ("store", "wrong"), ("queue", "ok"),
     ]  # fmt: skip
     assert called(tmp_path).exit_code == 0, "what cannot be looked at is not wrong"
+
+
+def test_what_was_configured_by_a_variable_is_said_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a lake and by a doctor in the same words."""
+    uris = "<property><name>hive.metastore.uris</name><value>thrift://127.0.0.1:1</value></property>"
+    (tmp_path / "hive-site.xml").write_text(f"<configuration>{uris}</configuration>")
+    (tmp_path / "core-site.xml").write_text("<configuration/>")
+    for variable in ("HIVE_CONF_DIR", "HADOOP_CONF_DIR"):
+        monkeypatch.setenv(variable, str(tmp_path))
+    source = f"HIVE_CONF_DIR ({tmp_path})"
+    assert repr(acidlib.connect()) == f"<Lake: thrift://127.0.0.1:1 of {source}>"
+    assert repr(acidlib.connect("thrift://127.0.0.1:1")) == "<Lake: thrift://127.0.0.1:1>"
+    words = ("--queue-url", f"sqlite:///{tmp_path}/queue.db", "--output", "json")
+    ran = CliRunner().invoke(jobs.doctor, words, obj=IN_PROCESS)
+    made = {check["name"]: check for check in json.loads(ran.stdout)["checks"]}
+    assert made["settings"]["found"] == f"hive-site.xml of {source}; core-site.xml of HADOOP_CONF_DIR ({tmp_path})"
+    assert f"hive-site.xml of {source} name one" in made["metastore"]["advice"]
+    monkeypatch.delenv("HIVE_CONF_DIR")
+    with pytest.raises(acidlib.UsageError, match=r"of HIVE_CONF_DIR, or read directories"):
+        acidlib.connect().table("a.b")
 
 
 def test_without_java_no_executors_are_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
