@@ -120,6 +120,10 @@ class FileSystem(Protocol):
         more than `MAX_ENTRIES` names. A directory that vanishes meanwhile raises `ConflictError`.
         """
 
+    def tree_at_once(self, path: str) -> tuple[Entry, ...] | None:  # noqa: ARG002 - for a store without links
+        """Return everything below a directory where one listing tells that it is one, and no link; else None."""
+        return None
+
     def read(self, path: str, *, missing: type[AcidError] = CorruptError) -> bytes:
         """Return the whole contents of a control file; `CorruptError` unless it is a regular and a small one."""
 

@@ -149,20 +149,26 @@ def measure(fs: FileSystem, location: Location, relative: str, known: Collection
     see `remove_paths`.
     """
     path, identity = str(location), ""
-    for part in safe_parts(str(location), relative):
-        path = f"{path}/{part}"
-        try:
-            entry = fs.entry(path, missing=ConflictError)
-        except ConflictError:
-            return None
-        if entry.is_symlink:
-            raise RefusedError(f"Cannot remove {location}/{relative}: {path} is a symbolic link")
-    files = [ListedFile(path=relative, length=entry.length, modified=entry.modified)]
-    if entry.is_directory:
-        identity = fs.identity(path, missing=ConflictError)
+    parts = safe_parts(path, relative)
+    tree = fs.tree_at_once(f"{location}/{relative}")
+    if tree is None:
+        for part in parts:
+            path = f"{path}/{part}"
+            try:
+                entry = fs.entry(path, missing=ConflictError)
+            except ConflictError:
+                return None
+            if entry.is_symlink:
+                raise RefusedError(f"Cannot remove {location}/{relative}: {path} is a symbolic link")
+        if entry.is_directory:
+            identity = fs.identity(path, missing=ConflictError)
+            tree = fs.list_tree(path, enter_hidden=True, missing=ConflictError)
+    if tree is None:
+        files = [ListedFile(path=relative, length=entry.length, modified=entry.modified)]
+    else:
         files = [
             ListedFile(path=f"{relative}/{item.path}", length=item.length, modified=item.modified)
-            for item in fs.list_tree(path, enter_hidden=True, missing=ConflictError)
+            for item in tree
             if not item.is_directory
         ]
     for file in files:

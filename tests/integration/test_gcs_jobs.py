@@ -12,6 +12,7 @@ from gcs_tables import downloaded, names, uploaded
 from judges.fixtures import Fixture
 from long_runs import in_a_long_run
 from servers.gcs import FAKE, GcsServer
+from servers.s3_proxy import Relay
 
 from acidlib.points import Point
 from acidlib.stores.buckets.bucket import StoredObject
@@ -23,7 +24,7 @@ from acidlib.stores.promises import BrokenPromiseError
 from acidlib.stores.stores import Stores
 from integration.children import killed_at
 from integration.harness import AROUND, Jobs, fixture, probed
-from integration.store_jobs import contents, each_table, leave_the_same_rows, without_claims
+from integration.store_jobs import NOW, contents, each_table, leave_the_same_rows, without_claims
 
 pytestmark = pytest.mark.live
 
@@ -125,3 +126,20 @@ def test_a_server_that_ignores_conditions_is_refused_at_the_first_claim(
         assert fake.objects(place.authority).keys() == before
     finally:
         fake.stop()
+
+
+def test_what_a_place_costs(gcs_server: GcsServer, jobs: Jobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Requests for a place of five directories with two files each, in a bucket whose promises this run has tried."""
+    place = uploaded(gcs_server, fixture("hive3/a_crud", tmp_path / "t"))
+    with Relay(gcs_server.port) as relay:
+        monkeypatch.setattr(AROUND, "hadoop", gcs_server.properties(relay.endpoint))
+        monkeypatch.setattr("acidlib.stores.buckets.store.PROBED", {gcs_options(place.authority, AROUND.hadoop, str)})
+        for most, words in (
+            (3, ("initiator", "--location", str(place), *ALL, "--dry-run")),
+            (12, ("major_compact", "--location", str(place), *ALL, "--dry-run")),
+            (40, ("major_compact", "--location", str(place), *ALL)),
+            (35, ("cleaner", "--location", str(place), *NOW)),
+        ):
+            relay.reset()
+            jobs.good(*words)
+            assert relay.requests.total() <= most, (words[0], relay.requests)

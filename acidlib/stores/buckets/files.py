@@ -42,7 +42,7 @@ class BucketFileSystem(FileSystem):
         self._bucket = bucket
 
     def exists(self, path: str) -> bool:
-        return self._file(path) is not None or self.is_directory(path)
+        return self.is_directory(path) or self._file(path) is not None  # most paths that are looked for are directories
 
     def is_directory(self, path: str) -> bool:
         key = self._bucket.key(path)
@@ -113,6 +113,12 @@ class BucketFileSystem(FileSystem):
         entries += map(_directory, directories)
         return tuple(sorted(entries, key=lambda entry: entry.path))
 
+    def tree_at_once(self, path: str) -> tuple[Entry, ...] | None:
+        try:
+            return self.list_tree(path, enter_hidden=True, missing=ConflictError)
+        except ConflictError:
+            return None
+
     def read(self, path: str, *, missing: type[AcidError] = CorruptError) -> bytes:
         return self._bucket.read(path, missing=missing)
 
@@ -124,14 +130,14 @@ class BucketFileSystem(FileSystem):
         identity: str = "",  # noqa: ARG002 - there is none
         pace: Pace | None = None,
     ) -> None:
-        """Remove the object of this name and all below it, some at a time: readers may see a part of it go.
+        """Remove all objects below this name, else that of this name, some at a time: readers may see a part of it go.
 
         RefusedError for a staging directory: its uploads would stay, or a recorded publication would end half visible.
         """
         safe_parts(root, relative)
         path = f"{root}/{relative}"
         objects = {item.key: item.version for item in self._objects(path, _below(self._bucket.key(path)))}
-        if (file := self._file(path)) is not None:
+        if not objects and (file := self._file(path)) is not None:
             objects[file.key] = file.version
         if not objects:
             raise ConflictError(f"Cannot remove {path}: there is no such object, and none below it")

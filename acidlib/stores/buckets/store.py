@@ -68,15 +68,14 @@ class BucketStore(Store):
         `RefusedError` in a bucket that ignores conditions of publication, and for a location that is an object;
         `CorruptError` without one.
         """
-        if not self.fs.is_directory(str(location)):
-            if self.fs.exists(str(location)):
-                raise RefusedError(f"Cannot claim {location}: it is an object")
-            raise CorruptError(f"Cannot claim {location}: there is no object below it")
         if self._bucket.options not in PROBED:
+            self._require_directory(location)
             require_promises(self, location, unique=token)
             PROBED.add(self._bucket.options)
         path = f"{location}/{CLAIM}"
         claim = read_object(self._bucket, path)
+        if claim is None:
+            self._require_directory(location)
         holder = None if claim is None else self._holder(claim)
         if claim is not None and holder is not None and not holder.is_stale:
             raise BusyError(
@@ -92,6 +91,13 @@ class BucketStore(Store):
         except ChangedError as error:
             raise BusyError(f"Cannot claim {location}: another run claimed it first; {WHEN_FREE}") from error
         return BucketClaim(self._bucket, location, record, version)
+
+    def _require_directory(self, location: Location) -> None:
+        if self.fs.is_directory(str(location)):
+            return
+        if self.fs.exists(str(location)):
+            raise RefusedError(f"Cannot claim {location}: it is an object")
+        raise CorruptError(f"Cannot claim {location}: there is no object below it")
 
     def holder(self, location: Location, *, now: float) -> ClaimOwner | None:
         del now  # the bucket has a clock
