@@ -32,6 +32,7 @@ from acidlib.errors import (
 )
 from acidlib.location import Location, parse_location
 from acidlib.points import KILL_AT, Point
+from acidlib.stores import repeating
 from acidlib.stores.removing import find_litter
 from acidlib.stores.renaming.abfs import AbfsDataFiles, AbfsFileSystem, AbfsStore
 from acidlib.stores.renaming.abfs_client import Container, LogIn, container_options
@@ -52,6 +53,9 @@ def configured(abfs: AbfsStub, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(AROUND, "hadoop", abfs.properties())
     for name in ("lost", "busy", "limit", "tells_transactions"):
         monkeypatch.setattr(abfs, name, getattr(abfs, name))  # as they were, at the end
+    # for how long a service is left alone, tests/unit/stores/test_repeating.py asks
+    monkeypatch.setattr(repeating, "_FIRST_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(repeating, "_PATIENCE_SECONDS", 0.0)
 
 
 @pytest.fixture
