@@ -238,4 +238,7 @@ def google_credentials(options: GcsOptions) -> GoogleCredentials | None:
         return credentials
     except (GoogleAuthError, ValueError) as error:
         # of a damaged key the library says what is wrong, and never shows it
-        raise RetryError(f"Cannot log in to the bucket {options.shown}: {first_line_of(error)}") from error
+        others = "; fs.gs.auth.type names another source" if options.log_in is LogInAs.DEFAULT else ""
+        raise RetryError(
+            f"Cannot log in to the bucket {options.shown}: {first_line_of(error).rstrip('.')}{others}"
+        ) from error

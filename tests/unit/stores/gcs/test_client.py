@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from threading import Thread
 
 import pytest
@@ -252,6 +253,16 @@ def test_a_damaged_key_is_told_and_not_shown(bucket: GcsBucket) -> None:
     with pytest.raises(RetryError, match=r"^Cannot log in to the bucket b at http") as raised:
         GcsBucket(options).look("gs://b/k")
     assert "s3cret" not in str(raised.value)
+
+
+def test_without_credentials_the_setting_is_named(
+    bucket: GcsBucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("GOOGLE_APPLICATION_CREDENTIALS", raising=False)
+    monkeypatch.setenv("NO_GCE_CHECK", "true")
+    monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path))
+    with pytest.raises(RetryError, match=r"were not found.*[a-z]; fs\.gs\.auth\.type names another source$"):
+        GcsBucket(replace(bucket.options, log_in=LogInAs.DEFAULT)).look("gs://b/k")
 
 
 @pytest.mark.parametrize(
