@@ -8,20 +8,22 @@ from pathlib import Path
 
 from azure.core.credentials import AzureNamedKeyCredential
 from azure.storage.filedatalake import FileSystemClient
-from servers.abfs import ACCOUNT, KEY, AbfsStub
+from servers.abfs import ACCOUNT, KEY, AbfsProcess, AbfsStub
 
 from acidlib.location import Location, parse_location
 
 
-def client(stub: AbfsStub, place: Location) -> FileSystemClient:
+def client(stub: AbfsStub | AbfsProcess, place: Location) -> FileSystemClient:
     """Microsoft's client for the container of a location."""
     credential = AzureNamedKeyCredential(ACCOUNT, KEY)
     container = place.authority.partition("@")[0]
     return FileSystemClient(f"http://{stub.authority}", container, credential, retry_total=0)
 
 
-def uploaded(stub: AbfsStub, source: Path, name: str = "t", *, container: str = "") -> Location:
+def uploaded(stub: AbfsStub | AbfsProcess, source: Path, name: str = "t", *, container: str = "") -> Location:
     """A copy of a directory in a container, by default a new one."""
+    if isinstance(stub, AbfsProcess):
+        container = stub.container
     place = parse_location(f"{container or stub.new_container()}/{uuid.uuid4().hex[:8]}/{name}")
     files = client(stub, place)
     files.create_directory(place.path[1:])
@@ -37,7 +39,7 @@ def uploaded(stub: AbfsStub, source: Path, name: str = "t", *, container: str = 
     return place
 
 
-def downloaded(stub: AbfsStub, source: Location, target: Path) -> Path:
+def downloaded(stub: AbfsStub | AbfsProcess, source: Location, target: Path) -> Path:
     """A copy on this machine's disks of what lies at a location; what was there before goes."""
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)

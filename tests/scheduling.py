@@ -26,7 +26,7 @@ TOGETHER = {
     ),
     "later releases of Hive 4": ("hive4_releases",),
     "Hive 3's metastore": ("hive3_service", "queue_databases", "trino_hive3", "snapshot_hive3"),
-    "Azure": ("abfs_races", "abfs_faults", "abfs_jobs", "abfs", "abfs_foreign", "hiveserver_abfs"),
+    "Azure": ("abfs_races", "abfs_faults", "abfs_jobs", "abfs", "abfs_foreign", "abfs_kill_points", "hiveserver_abfs"),
     "Ozone": ("ozone", "ozone_races", "ozone_jobs", "hiveserver_ozone", "store_soak"),
     "S3": ("s3_race", "s3_jobs", "s3_probe", "s3_store", "s3_compaction", "s3_bad_input"),
     "Google Cloud Storage": ("gcs_race", "gcs_jobs", "gcs_store", "gcs_faults"),

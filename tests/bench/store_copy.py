@@ -28,12 +28,18 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import abfs_tables
 import click
 import gcs_tables
 import ozone_tables
-from integration.harness import AROUND, Jobs
+from integration.harness import AROUND, Jobs, probed
+from judges.abfs_clients import NEWEST, driver_settings, jars_of
+from servers.abfs import AbfsProcess
 from servers.gcs import GcsServer
+from servers.hdfs import SHELL
+from servers.java import java_home
 from servers.ozone import Ozone
+from servers.settings import write_site
 
 from acidlib.location import Location
 from acidlib.stores.renaming.ozone_client import HTTPFS
@@ -110,7 +116,38 @@ def gcs_bed(directory: Path) -> Iterator[Bed]:
         )
 
 
-STORES: dict[str, Callable[[Path], AbstractContextManager[Bed]]] = {"gcs": gcs_bed, "ozone": ozone_bed}
+@contextmanager
+def abfs_bed(directory: Path) -> Iterator[Bed]:
+    """Azure, a stub of ours of it, by `hadoop fs` with Hadoop's driver for Azure."""
+    with AbfsProcess() as server:
+        write_site(directory / "core-site.xml", driver_settings(server))
+
+        def shell(*words: str) -> None:
+            path = os.pathsep.join([str(directory), *jars_of(NEWEST)])
+            java = str(java_home() / "bin" / "java")
+            subprocess.run([java, "-cp", path, SHELL, *words], check=True, capture_output=True)
+
+        def by_driver(place: Location) -> str:
+            return f"abfs{str(place).removeprefix('abfss')}"  # which takes abfss for TLS
+
+        AROUND.hadoop = server.properties()
+        if "BROKEN" in probed(server.container).values():
+            raise SystemExit("the stub breaks a promise")
+        yield Bed(
+            uploaded=lambda source: abfs_tables.uploaded(server, source),
+            downloaded=lambda place, target: abfs_tables.downloaded(server, place, target),
+            copy=lambda source, target: shell("-cp", by_driver(source), by_driver(target)),
+            start=lambda place: shell("-ls", by_driver(place)),
+            remove=lambda place: abfs_tables.client(server, place).delete_directory(place.path[1:]),
+            hadoop=server.properties(),
+        )
+
+
+STORES: dict[str, Callable[[Path], AbstractContextManager[Bed]]] = {
+    "abfs": abfs_bed,
+    "gcs": gcs_bed,
+    "ozone": ozone_bed,
+}
 
 
 def seconds(work: Callable[[], object]) -> float:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
-import signal
 import socket
 import threading
 import time
@@ -31,7 +29,6 @@ from acidlib.errors import (
     UnknownOutcomeError,
 )
 from acidlib.location import Location, parse_location
-from acidlib.points import KILL_AT, Point
 from acidlib.stores import repeating
 from acidlib.stores.removing import find_litter
 from acidlib.stores.renaming.abfs import AbfsDataFiles, AbfsFileSystem, AbfsStore
@@ -132,6 +129,18 @@ class TestLostAnswers:
             pytest.raises(ConflictError, match=r"already exists|no such file"),
         ):
             fs.rename_noreplace(f"{place}/staging/base_1", f"{place}/base_1", missing=ConflictError)
+
+    def test_a_rename_is_done_though_the_service_has_lost_track(
+        self, abfs: AbfsStub, fs: AbfsFileSystem, place: str
+    ) -> None:
+        """Of the directory above the target, until it is asked for the source (HADOOP-18242)."""
+        put(fs, place, "source/", "above/")
+        lost = refused(404, "RenameDestinationParentPathNotFound")
+        with abfs.at_fault(first("rename", lost)):
+            fs.rename_noreplace(f"{place}/source", f"{place}/above/target")
+        assert fs.exists(f"{place}/above/target")
+        with abfs.at_fault(first("rename", lost, times=2)), pytest.raises(CorruptError, match="no such file"):
+            fs.rename_noreplace(f"{place}/above/target", f"{place}/target")
 
     def test_without_transactions_the_outcome_is_not_known(
         self, abfs: AbfsStub, fs: AbfsFileSystem, place: str
@@ -279,7 +288,7 @@ def test_a_new_directory_cannot_be_exchanged_before_it_has_its_name(
         (refused(403, "AuthenticationFailed"), RetryError, "did not take the key of the account"),
         (refused(404, "FilesystemNotFound"), MissingError, "there is no container"),
         (refused(400, "AccountRequiresHttps"), RefusedError, "by TLS only"),
-        (refused(409, "LeaseAlreadyPresent"), RetryError, "answered 409 LeaseAlreadyPresent"),
+        (refused(412, "LeaseIdMissing"), RetryError, "another program has a lease on it (412 LeaseIdMissing"),
         (
             Answer(status=200, body=b"<html>", headers={"x-ms-request-id": ""}),
             RetryError,
@@ -613,42 +622,3 @@ def end(
     jobs.good("cleaner", "--location", str(table), *NOW)
     assert names(abfs, table) == ["base_0000004"]
     assert rows(abfs, table, tmp_path) == before
-
-
-KILLED = (
-    ("minor_compact", Point.FIRST_RENAMED),
-    ("cleaner", Point.REMOVED_ONE),
-    ("major_compact", Point.FIRST_RENAMED),
-    ("minor_compact", Point.CHECKED),
-    ("minor_compact", Point.RECORDED),
-    ("minor_compact", Point.UNRECORDED),
-)
-
-
-@pytest.mark.parametrize(("job", "point"), amount(KILLED[:2], long=KILLED), ids=str)
-def test_a_job_that_is_killed(
-    abfs: AbfsStub,
-    table: Location,
-    jobs: Jobs,
-    tmp_path: Path,
-    job: str,
-    point: Point,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    before = rows(abfs, table, tmp_path)
-    words = (job, "--location", str(table), *(ALL if job != "cleaner" else NOW))
-    if job == "cleaner":
-        jobs.good("major_compact", "--location", str(table), *ALL)
-
-    def run() -> None:
-        os.environ[KILL_AT] = point
-        jobs(*words, *(TWO_RENAMES if job == "minor_compact" else ()))
-
-    assert Child(run, tmp_path / "answer").wait() == -signal.SIGKILL
-    # between two renames a reader sees too much: the caller has stated that nobody reads
-    between = (job, point) == ("minor_compact", Point.FIRST_RENAMED)
-    assert (rows(abfs, table, tmp_path) != before) is between
-    monkeypatch.setattr(AROUND, "clock", time.time)
-    again = jobs("minor_compact", "--location", str(table), *ALL, *TWO_RENAMES)
-    assert set(again.states) <= {"ready for cleaning", "already compact", "refused"}, again
-    end(abfs, table, jobs, tmp_path, before, monkeypatch)

@@ -121,6 +121,13 @@ def test_renames_and_removals(
     ]  # fmt: skip
     with pytest.raises(CorruptError, match="no such file"):
         fs.list_directory(f"{place}/large")
+    odd = "p=a% b é+&#;"
+    assert client.rename("place/file2", f"place/{odd}")
+    assert fs.exists(f"{place}/{odd}")
+    assert client.rename(f"place/{odd}", "place/file2")
+    fs.rename_noreplace(f"{place}/file2", f"{place}/{odd}")
+    assert client.look(f"place/{odd}") is not None
+    fs.rename_noreplace(f"{place}/{odd}", f"{place}/file2")
     assert not client.rename("place/absent", "place/elsewhere")
     fs.create(f"{place}/taken", b"others")
     assert not client.rename("place/file2", "place/taken")

@@ -14,7 +14,7 @@ from azure.core import MatchConditions
 from azure.core.credentials import AzureNamedKeyCredential
 from azure.core.exceptions import HttpResponseError, ResourceExistsError, ResourceNotFoundError
 from azure.storage.filedatalake import FileSystemClient
-from servers.abfs import ACCOUNT, KEY, AbfsStub
+from servers.abfs import ACCOUNT, KEY, AbfsProcess, AbfsStub
 from servers.jars import brought
 
 from judges.java_process import JavaProcess, JudgeError
@@ -30,7 +30,7 @@ _QUICK = {
 }
 
 
-def driver_settings(stub: AbfsStub) -> dict[str, str]:
+def driver_settings(stub: AbfsStub | AbfsProcess) -> dict[str, str]:
     """What Hadoop's driver has to be told so that it reaches a stub."""
     return stub.properties() | _QUICK
 
@@ -173,8 +173,7 @@ class Hadoops(Client):
         """``container`` is its name; ``release`` one of RELEASES."""
         self.renames_by_pages = True
         self.removes_by_pages = self.names_transactions = release > "3.4"  # HADOOP-18656, HADOOP-19450
-        jars = [str(RELEASES[release]() / "*"), str(brought("abfs_driver", release) / "lib" / "*")]
-        self._java = JavaProcess("AbfsJudge", sources="java_abfs", jars=jars)
+        self._java = JavaProcess("AbfsJudge", sources="java_abfs", jars=jars_of(release))
         self._root = f"abfs://{container}@{stub.authority}"
         for name, value in driver_settings(stub).items():
             self._java.ask("set", name, value)
@@ -249,3 +248,9 @@ RELEASES: dict[str, Callable[[], Path]] = {
     _of_spark(): lambda: _SPARKS,
 }
 """Releases of Hadoop, and where the rest of their jars is."""
+NEWEST = list(RELEASES)[-1]
+
+
+def jars_of(release: str) -> list[str]:
+    """The class path of a driver."""
+    return [str(RELEASES[release]() / "*"), str(brought("abfs_driver", release) / "lib" / "*")]

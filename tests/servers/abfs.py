@@ -21,6 +21,8 @@ import json
 import random
 import socket
 import ssl
+import subprocess
+import sys
 import threading
 import time
 import uuid
@@ -30,6 +32,7 @@ from dataclasses import dataclass, field
 from email.message import Message
 from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import parse_qsl, unquote
@@ -175,12 +178,10 @@ class AbfsStub:
         self._under_way: dict[str, tuple[str, str, int]] = {}
         self._random = random.Random(5)
         self._lock = threading.Lock()
-        handler = type("_Asked", (_Asked,), {"stub": self})
-        self._http = _Server(("127.0.0.1", 0), handler)
-        if tls is not None:
-            self._http.socket = tls.wrap_socket(self._http.socket, server_side=True)
-        self._http.daemon_threads = True
+        self._tls = tls
         self.is_secure = tls is not None
+        self._http = self._listening(0)
+        self.is_up = True
 
     @property
     def authority(self) -> str:
@@ -207,9 +208,34 @@ class AbfsStub:
         for given in (node, *(below for _, below in _below(node, "", deep=True))):
             given.owner = owner
 
+    def _listening(self, port: int) -> _Server:
+        server = _Server(("127.0.0.1", port), type("_Asked", (_Asked,), {"stub": self}))
+        if self._tls is not None:
+            server.socket = self._tls.wrap_socket(server.socket, server_side=True)
+        server.daemon_threads = True
+        return server
+
+    def _serve(self) -> None:
+        threading.Thread(target=self._http.serve_forever, args=(0.05,), daemon=True).start()
+
+    @contextlib.contextmanager
+    def away(self) -> Iterator[None]:
+        """Nobody listens for the length of a block; what is stored lasts, and comes back on the same port."""
+        port = self._http.server_address[1]
+        self.is_up = False
+        self._http.shutdown()
+        self._http.socket.shutdown(socket.SHUT_RDWR)  # processes that were forked have it, too
+        self._http.server_close()
+        try:
+            yield
+        finally:
+            self._http = self._listening(port)
+            self.is_up = True
+            self._serve()
+
     def __enter__(self) -> Self:
         """Answers."""
-        threading.Thread(target=self._http.serve_forever, args=(0.05,), daemon=True).start()
+        self._serve()
         return self
 
     def __exit__(
@@ -612,6 +638,35 @@ def signature(request: Request) -> str:
     return base64.b64encode(hmac.new(base64.b64decode(KEY), text.encode(), hashlib.sha256).digest()).decode()
 
 
+class AbfsProcess:
+    """A stub in a process of its own, which shares no interpreter with its client; it has one container."""
+
+    def __enter__(self) -> Self:
+        """Answers."""
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "servers.abfs"],
+            cwd=Path(__file__).parents[1],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self._process.stdout is not None
+        self.container = self._process.stdout.readline().strip()
+        self.authority = self.container.partition("@")[2]
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Ends."""
+        self._process.kill()
+        self._process.wait()
+
+    def properties(self) -> dict[str, str]:
+        """As those of a stub."""
+        return {f"fs.azure.account.key.{self.authority}": KEY, "fs.azure.always.use.https": "false"}
+
+
 class _Server(ThreadingHTTPServer):
     request_queue_size = 64
 
@@ -632,7 +687,7 @@ class _Asked(BaseHTTPRequestHandler):
     def handle_one_request(self) -> None:
         """As the class above, for any method."""
         self.raw_requestline = self.rfile.readline(65537)
-        if not self.raw_requestline or not self.parse_request():
+        if not self.raw_requestline or not self.stub.is_up or not self.parse_request():
             self.close_connection = True
             return
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
@@ -664,3 +719,9 @@ class _Asked(BaseHTTPRequestHandler):
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(answer.body)
+
+
+if __name__ == "__main__":
+    with AbfsStub() as answering:
+        print(answering.new_container(), flush=True)
+        sys.stdin.read()  # until its parent ends

@@ -280,9 +280,8 @@ class AnswerError(Exception):
         self.code = answer.code
 
 
-MISSING = frozenset(
-    {"PathNotFound", "BlobNotFound", "SourcePathNotFound", "RenameDestinationParentPathNotFound", "ResourceNotFound"}
-)
+NO_PARENT = "RenameDestinationParentPathNotFound"
+MISSING = frozenset({"PathNotFound", "BlobNotFound", "SourcePathNotFound", NO_PARENT, "ResourceNotFound"})
 TAKEN = frozenset({"PathAlreadyExists", "BlobAlreadyExists"})
 CHANGED = frozenset({"ConditionNotMet", "SourceConditionNotMet", "TargetConditionNotMet"})
 
@@ -378,13 +377,23 @@ class Container:
             raise LostAnswerError("the target tells no transaction")
 
         def rename(_: int) -> None:
-            token = ""
+            token, was_seen = "", False
             while True:
-                answer = self._sent("PUT", target, {"continuation": token} if token else {}, headers, b"")
+                try:
+                    answer = self._sent("PUT", target, {"continuation": token} if token else {}, headers, b"")
+                except AnswerError as error:
+                    if error.code != NO_PARENT or was_seen or not self._are_there(source, target.rpartition("/")[0]):
+                        raise
+                    was_seen = True
+                    continue
                 if not (token := answer.headers.get("x-ms-continuation", "")):
                     return
 
         self._changed(target, rename, was_done)
+
+    def _are_there(self, source: str, parent: str) -> bool:
+        """Return whether both are there: the service may say that one is not until it is asked (HADOOP-18242)."""
+        return self.status(source) is not None and self.status(parent) is not None
 
     def delete(self, path: str, *, recursive: bool) -> bool:
         """Delete a path; return whether it was there, as it was if it is gone after a lost answer.
@@ -491,6 +500,8 @@ class Container:
             return MissingError(f"{start} there is no container {self.shown}")
         if code in TAKEN:
             return ConflictError(f"{start} it already exists")
+        if code.startswith("Lease"):
+            return RetryError(f"{start} another program has a lease on it ({shown})")
         if code in CHANGED or status == 412:
             return ConflictError(f"{start} another program has changed it ({shown})")
         if code in ("PathConflict", "InvalidSourceOrDestinationResourceType", "PathIsADirectory"):
