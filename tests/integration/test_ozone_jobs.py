@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from crud_walk_through import BASE, TABLE, check_base, check_row_ids, files_below
 from judges import merge
-from long_runs import amount
+from long_runs import amount, in_a_long_run
 from ozone_tables import ask, downloaded, names, uploaded
 from servers.ozone import Ozone
 from servers.process import listens
@@ -27,16 +27,25 @@ ALL = ("--all-committed",)
 NOW = ("--retention", "0s")
 TWO_RENAMES = ("--minor-as-major-bytes", "0")
 DAYS = 86_400
+COMPACTING = (
+    *(Point.CLAIMED, Point.STAGED, Point.CREATED, Point.WRITTEN, Point.CLOSED, Point.PROVED, Point.ACCEPTED),
+    *(Point.SEALED, Point.CHECKED, Point.FIRST_RENAMED, Point.PUBLISHED, Point.MARKED, Point.ENDED),
+)
+CLEANING = (
+    *(Point.CLEANING_CLAIMED, Point.CLEANING_PLANNED, Point.REMOVED_ONE, Point.REMOVED_HIDDEN, Point.REMOVED_ALL),
+    Point.CLEANED,
+)
+UNDOING = (Point.UNDO_RECORDED, Point.UNDO_MOVED, Point.UNDO_ASIDE, Point.UNDONE)
 # by the name of a job, what it is given, where it is killed, and what is left in the end
 RUNS = {
     "one directory": (
         ("major_compact",),
-        amount((Point.FIRST_RENAMED,), long=(Point.STAGED, Point.CHECKED, Point.FIRST_RENAMED)),
+        amount((Point.FIRST_RENAMED,), long=COMPACTING),
         ["base_0000004"],
     ),
     "two directories": (
         ("minor_compact", *TWO_RENAMES),
-        amount((Point.FIRST_RENAMED,), long=(Point.CHECKED, Point.RECORDED, Point.FIRST_RENAMED, Point.UNRECORDED)),
+        amount((Point.FIRST_RENAMED,), long=(*COMPACTING, Point.RECORDED, Point.SECOND_RENAMED, Point.UNRECORDED)),
         ["delete_delta_0000001_0000004", "delta_0000001_0000004"],
     ),
 }
@@ -91,6 +100,16 @@ def test_the_same_bytes_as_on_a_local_disk(
     assert facts[0] == facts[1]
 
 
+def kill(jobs: Jobs, point: Point, folder: Path, *words: str) -> None:
+    """A job that is killed there."""
+
+    def run() -> None:
+        os.environ[KILL_AT] = point
+        jobs(*words)
+
+    assert Child(run, folder / "answer").wait() == -signal.SIGKILL, point
+
+
 @pytest.mark.parametrize("way", RUNS)
 def test_killed_while_it_compacts(
     ozone: Ozone,
@@ -111,12 +130,8 @@ def test_killed_while_it_compacts(
         def seen(table: object = table) -> list[merge.Row]:
             return merge.read(downloaded(ozone, table, tmp_path / "seen/t"), "", generation=3)  # type: ignore[arg-type]
 
-        def run(point: Point = point, own: Jobs = own, there: tuple[str, ...] = there) -> None:
-            os.environ[KILL_AT] = point
-            own(kind, *there, *options)
-
         monkeypatch.setattr(AROUND, "clock", time.time)
-        assert Child(run, tmp_path / "answer").wait() == -signal.SIGKILL
+        kill(own, point, tmp_path, kind, *there, *options)
         # between two renames a reader sees too much: the caller has stated that nobody reads
         between = way == "two directories" and point == Point.FIRST_RENAMED
         assert (seen() != before) is between, point
@@ -128,6 +143,41 @@ def test_killed_while_it_compacts(
         own.good("cleaner", *there[:2], *NOW, *configured)
         assert names(ozone, table) == results, point
         assert seen() == before, point
+
+
+@in_a_long_run
+@pytest.mark.parametrize("point", CLEANING)
+def test_killed_while_it_cleans(
+    ozone: Ozone, tmp_path: Path, jobs: Jobs, configured: tuple[str, ...], point: Point
+) -> None:
+    local = fixture("hive3/a_crud", tmp_path / "t")
+    table = uploaded(ozone, local, "crud")
+    jobs.good("major_compact", "--location", str(table), *ALL, *configured)
+    kill(jobs, point, tmp_path, "cleaner", *NOW, *configured)
+    before = merge.read(local, "", generation=3)
+    assert merge.read(downloaded(ozone, table, tmp_path / "seen/t"), "", generation=3) == before
+    jobs.good("cleaner", *NOW, *configured)
+    assert [name for name in names(ozone, table) if name[0] != "_"] == ["base_0000004"]
+    assert merge.read(downloaded(ozone, table, tmp_path / "seen/t"), "", generation=3) == before
+    assert {row["state"] for row in jobs.shown().values()} == {"succeeded"}
+
+
+@in_a_long_run
+@pytest.mark.parametrize("point", UNDOING)
+def test_killed_while_it_undoes(
+    ozone: Ozone, tmp_path: Path, jobs: Jobs, configured: tuple[str, ...], point: Point
+) -> None:
+    local = fixture("hive3/a_crud", tmp_path / "t")
+    table = uploaded(ozone, local, "crud")
+    there = names(ozone, table)
+    jobs.good("minor_compact", "--location", str(table), *ALL, *TWO_RENAMES, *configured)
+    kill(jobs, point, tmp_path, "undo", "1", "--nobody-reads", *configured)
+    again = jobs("undo", "1", "--nobody-reads", *configured)
+    assert again.status == 0 or point == Point.UNDONE, again
+    assert merge.read(downloaded(ozone, table, tmp_path / "seen/t"), "", generation=3) == merge.read(
+        local, "", generation=3
+    )
+    assert [name for name in names(ozone, table) if name[0] != "_"] == there
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ import gcs_tables
 import ozone_tables
 import pytest
 from judges import merge, tables
+from judges.acid_dirs import ReaderError
 from long_runs import in_a_long_run
 from servers.abfs import AbfsStub
 from servers.gcs import GcsServer
@@ -115,8 +116,13 @@ def write(table: Soaked, folder: Path, write_id: int) -> None:
 
 
 def copied_rows(table: Soaked, folder: Path, high: int) -> Values:
-    """What a reader that is not the engine's finds in a copy."""
-    found = merge.read(table.copy(folder), write_ids(high), strict=True)
+    """What a reader that is not the engine's finds in a new copy."""
+    return rows_of(table.copy(folder), high)
+
+
+def rows_of(copy: Path, high: int) -> Values:
+    """What it finds in a copy."""
+    found = merge.read(copy, write_ids(high), strict=True)
     return sorted((a, s.removeprefix("s:")) for *_, (a, s) in found)
 
 
@@ -266,13 +272,16 @@ class Soak:
             self._count(counts, READS, type(error).__name__, str(error), lost)
 
     def _reads_copies(self, counts: Counter[str]) -> None:
-        high = self._high.value
+        high, folder = self._high.value, self._folder / "copy"
         try:
-            rows = copied_rows(self._table, self._folder / "copy", high)
+            copy = self._table.copy(folder)
         except Exception as error:  # what a client says of a file that goes while it copies
-            counts[f"{type(error).__name__}"] += 1
+            counts[f"copies failed, {type(error).__name__}"] += 1
         else:
-            self._judge(counts, high, rows)
+            try:
+                self._judge(counts, high, rows_of(copy, high))
+            except (ReaderError, AssertionError) as error:
+                counts[f"{UNEXPECTED}{type(error).__name__}: {self._alike(str(error))}"] += 1
         time.sleep(2)
 
     def _count(self, counts: Counter[str], ends: Ends, state: str, reason: str, lost: int) -> None:
