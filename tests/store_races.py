@@ -104,7 +104,7 @@ class Actor:
 
     def told(self) -> tuple[str, Any]:
         """What it tells next: "asleep", "done" with its result, or "dead"."""
-        assert self._connection.poll(90), "a process tells nothing"
+        assert self._connection.poll(300), "a process tells nothing"
         try:
             kind, what = self._connection.recv()
         except EOFError:
@@ -137,7 +137,7 @@ class Actor:
 
 def _act(work: Callable[[Talk], Any], connection: Any) -> None:
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    signal.alarm(120)
+    signal.alarm(600)
     os.fsync = lambda handle: None  # no loss of power is tried here
     try:
         connection.send(("done", work(Talk(connection))))

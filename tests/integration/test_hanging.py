@@ -200,6 +200,6 @@ def test_a_signal_ends_a_run_whatever_its_threads_wait_for(table: Path, tmp_path
                 break
         process.send_signal(signal.SIGTERM)
         try:
-            assert process.wait(30) == 143
+            assert process.wait(120) == 143
         finally:
             process.kill()

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from filesystem_behaviour import names, put
 from hdfs_native import Client, FileReader
-from long_runs import amount
+from long_runs import amount, in_a_long_run
 from servers.hdfs import SUPERUSER, Hdfs
 from servers.process import free_port
 
@@ -238,6 +238,7 @@ class TestNameNode:
             assert names(fs, f"{place}/{number}") == [str(done[number])]
             assert names(fs, f"{place}/{number}/{done[number]}") == ["x"]
 
+    @in_a_long_run  # whole jobs meet it in test_hdfs_bad_input
     def test_one_that_is_away(self, whole: Hdfs, fs: HdfsFileSystem, place: str) -> None:
         put(fs, place, "f")
         hasty = HdfsFileSystem(whole.authority, whole.configuration | {"dfs.client.failover.max.attempts": "2"})

@@ -707,12 +707,12 @@ def test_a_cleaner_that_does_not_hear_that_it_is_done(
 def test_heartbeats_keep_a_long_run_alive_and_without_them_it_fails(
     jobs: Jobs, servers: Servers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On a metastore that aborts what is silent for five seconds."""
-    with servers.metastore(Generation.HIVE4, txn_timeout_seconds=5) as metastore, Lake(metastore) as lake:
+    """On a metastore that aborts what is silent for eight seconds."""
+    with servers.metastore(Generation.HIVE4, txn_timeout_seconds=8) as metastore, Lake(metastore) as lake:
         direct = Service(jobs=jobs, uri=metastore.uri)
         slow = lake.table("slow")
         with Proxy(metastore) as proxy:
-            at(proxy, PLANNED, lambda: time.sleep(7))
+            at(proxy, PLANNED, lambda: time.sleep(10))
             ran = direct("major_compact", "--table", slow.full, uri=proxy.uri)
             assert (ran.status, ran.states) == (0, ["ready for cleaning"])
             assert proxy.calls["heartbeat"] >= 2

@@ -67,7 +67,7 @@ def queue_url(jobs: Jobs) -> str:
 
 def at_once(*works: Callable[[], acidlib.Compactions]) -> list[acidlib.Compactions]:
     """The results of verbs that threads call at the same time."""
-    all_there = threading.Barrier(len(works), timeout=60)
+    all_there = threading.Barrier(len(works), timeout=300)
 
     def work(call: Callable[[], acidlib.Compactions]) -> acidlib.Compactions:
         all_there.wait()
