@@ -77,7 +77,10 @@ def ozone_bed(directory: Path) -> Iterator[Bed]:
         yield Bed(
             uploaded=lambda source: ozone_tables.uploaded(server, source),
             downloaded=lambda place, target: ozone_tables.downloaded(server, place, target),
-            copy=lambda source, target: server.shell("-cp", str(source), str(target)),
+            # by default it copies 4 KiB at a time
+            copy=lambda source, target: server.shell(
+                "-D", "io.file.buffer.size=1048576", "-cp", str(source), str(target)
+            ),
             start=lambda place: server.shell("-ls", str(place)),
             remove=lambda place: ozone_tables.ask(server, "DELETE", place.path, "DELETE", recursive="true"),
             hadoop={"ozone.om.address": server.authority},
