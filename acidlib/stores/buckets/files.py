@@ -30,6 +30,7 @@ from acidlib.memory import DEFAULT_MEMORY, Memory
 from acidlib.model.uploads import StagedUpload
 from acidlib.stores.buckets.bucket import Bucket, ChangedError, StoredObject
 from acidlib.stores.filesystem import MAX_DEPTH, TOO_DEEP, Entry, FileSystem, Pace, require_few, safe_parts
+from acidlib.stores.reading import END_BYTES, MAX_BYTES_AHEAD, AheadSource
 from acidlib.stores.store import STAGING_MARKER, STAGING_PREFIX, TaskFiles, require_inside
 
 
@@ -169,16 +170,8 @@ def _entry(path: str, item: StoredObject) -> Entry:
     return Entry(path=path, is_directory=False, length=item.length, modified=item.modified)
 
 
-END_BYTES = 256 << 10
-"""Bytes at the end of an object that are fetched together: footers lie there, the last one is read first."""
-
-FIRST_AHEAD, MAX_BYTES_AHEAD = 64 << 10, 4 << 20
-"""Bytes that a small read fetches; they double while each read begins near the end of the one before."""
-
 MAX_KEPT_BYTES = 64 << 20
 """Bytes that the sources of one task keep together."""
-
-_NEAR = 64 << 10
 
 
 class Windows(LRUCache["tuple[BucketSource, int]", bytes]):
@@ -212,19 +205,15 @@ class Windows(LRUCache["tuple[BucketSource, int]", bytes]):
             del self[source, start]
 
 
-class BucketSource:
+class BucketSource(AheadSource):
     """An object of a known logical length. All reads are of the version that the first request saw."""
 
     def __init__(self, bucket: Bucket, path: str, length: int, windows: Windows, memory: Memory) -> None:
-        self.name = path
-        self.length = length
-        self.memory = memory
+        super().__init__(path, length, memory, most_ahead=MAX_BYTES_AHEAD, end_bytes=END_BYTES)
         self.bucket = bucket
         self._windows = windows
         self._version: str | None = None
         self._total = 0
-        self._ahead = FIRST_AHEAD
-        self._end = -1
 
     @property
     def version(self) -> str:
@@ -243,32 +232,18 @@ class BucketSource:
         assert self.version
         return self._total
 
-    def read(self, offset: int, size: int) -> bytes:
-        """Return exactly `size` bytes at `offset`; CorruptError when they are not all inside the logical length."""
-        require_inside(self.name, self.length, offset, size)
-        if not size:
-            return b""
-        kept = self._windows.find(self, offset, size)
-        goes_on = 0 <= offset - self._end <= _NEAR
-        self._end = offset + size
-        if kept is not None:
-            return kept
-        if size >= MAX_BYTES_AHEAD:
-            return self._get(offset, size)
-        self._ahead = min(MAX_BYTES_AHEAD, 2 * self._ahead) if goes_on else FIRST_AHEAD
-        start, end = offset, min(self.length, offset + max(size, self._ahead))
-        if offset >= self.length - END_BYTES:
-            start, end = max(0, self.length - END_BYTES), self.length
-        window = self._get(start, end - start)
-        self._windows.keep(self, start, window)
-        return window[offset - start : offset - start + size]
-
     def close(self) -> None:
-        """Drop the windows of the object."""
+        """Close for good, and drop the windows of the object; a second call does nothing."""
+        super().close()
         self._windows.forget(self)
 
-    def _get(self, offset: int, size: int) -> bytes:
-        """Return a range by one request."""
+    def _found(self, offset: int, size: int) -> bytes | None:
+        return self._windows.find(self, offset, size)
+
+    def _keep(self, start: int, window: bytes) -> None:
+        self._windows.keep(self, start, window)
+
+    def _fetched(self, offset: int, size: int) -> bytes:
         try:
             answer = self.bucket.read_range(self.name, offset, size, self._version)
         except ChangedError as error:

@@ -28,82 +28,45 @@ from contextlib import suppress
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-from acidlib.datafiles import SourceFile, kept_range
+from acidlib.datafiles import SourceFile
 from acidlib.errors import AcidError, ConflictError, CorruptError, RetryError
 from acidlib.memory import DEFAULT_MEMORY, Memory
 from acidlib.stores.filesystem import Entry, Pace, RenameFileSystem, require_few, require_small, safe_parts
 from acidlib.stores.http import LostAnswerError
 from acidlib.stores.promises import Promise
+from acidlib.stores.reading import END_BYTES, MAX_BYTES_AHEAD, AheadSource
 from acidlib.stores.renaming.abfs_client import CHANGED, AnswerError, Container, PathStatus
 from acidlib.stores.renaming.abfs_trials import abfs_promises
 from acidlib.stores.renaming.store import RenameStore
-from acidlib.stores.store import NEW, TaskFiles, require_inside
+from acidlib.stores.store import NEW, TaskFiles
 from acidlib.waiting import asking
 
 _PIECE = 8 << 20
 """Bytes of one append, and of one read of a copy."""
 _AT_ONCE = 4
 """Appends to one file that are under way."""
-_END_BYTES = 256 << 10
-"""Bytes at the end of a file that are fetched together when it is opened: footers lie there."""
-_AHEAD, _MAX_AHEAD = 64 << 10, 4 << 20
-"""Bytes that a small read fetches; they double while each begins near the end of the one before."""
-_NEAR = 64 << 10
-_KEPT = 4
 _LISTED = "5000"
 """Paths in one answer to a list, the most that the service gives."""
 _MAX_EMPTY_PAGES = 1000
 """Answers to a list that have no paths, and name a next one."""
 
 
-class AbfsSource:
+class AbfsSource(AheadSource):
     """A file of a known logical length. All reads are of the version that the first request saw."""
 
-    __slots__ = ("_ahead", "_container", "_end", "_kept", "_path", "_version", "length", "memory", "name")
+    __slots__ = ("_container", "_path", "_version")
 
     def __init__(self, container: Container, path: str, length: int, memory: Memory) -> None:
-        self.name = path
-        self.length = length
-        self.memory = memory
-        self._container: Container | None = container
+        super().__init__(path, length, memory, most_ahead=MAX_BYTES_AHEAD, end_bytes=END_BYTES)
+        self._container = container
         self._path = container.inside(path)
         self._version = ""
-        self._ahead = _AHEAD
-        self._end = -1
-        self._kept: deque[tuple[int, bytes]] = deque(maxlen=_KEPT)
         if length:
-            start = max(0, length - _END_BYTES)
-            self._kept.append((start, self._fetched(start, length - start)))
+            self.read(length - 1, 1)
         else:
             _require_file(container, path)
 
-    def read(self, offset: int, size: int) -> bytes:
-        """Return exactly `size` bytes at `offset`; CorruptError when they are not all inside the logical length."""
-        require_inside(self.name, self.length, offset, size)
-        if self._container is None:
-            raise ValueError(f"{self.name} is closed")
-        if not size:
-            return b""
-        goes_on = 0 <= offset - self._end <= _NEAR
-        self._end = offset + size
-        if (known := kept_range(tuple(self._kept), offset, size)) is not None:
-            return known
-        if size >= _MAX_AHEAD:
-            return self._fetched(offset, size)
-        self._ahead = min(_MAX_AHEAD, 2 * self._ahead) if goes_on else _AHEAD
-        data = self._fetched(offset, min(max(size, self._ahead), self.length - offset))
-        self._kept.append((offset, data))
-        return data[:size]
-
-    def close(self) -> None:
-        """Close for good; a second call does nothing."""
-        self._container = None
-        self._kept.clear()
-
     def _fetched(self, offset: int, size: int) -> bytes:
-        """Return bytes by one request."""
-        if self._container is None:
-            raise ValueError(f"{self.name} is closed")
         headers = {"Range": f"bytes={offset}-{offset + size - 1}"}
         if self._version:
             headers["If-Match"] = self._version

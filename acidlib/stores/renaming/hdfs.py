@@ -7,7 +7,6 @@ state before.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from itertools import islice
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from hdfs_native import TrashNotEnabledError
 
-from acidlib.datafiles import SourceFile, kept_range
+from acidlib.datafiles import SourceFile
 from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError, RetryError, UnknownOutcomeError
 from acidlib.location import Location
 from acidlib.memory import DEFAULT_MEMORY, Memory
@@ -30,6 +29,7 @@ from acidlib.stores.filesystem import (
     require_small,
     safe_parts,
 )
+from acidlib.stores.reading import AheadSource
 from acidlib.stores.renaming.hdfs_client import (
     FINAL,
     Answer,
@@ -46,70 +46,38 @@ from acidlib.stores.renaming.hdfs_client import (
 )
 from acidlib.stores.renaming.store import RenameStore
 from acidlib.stores.repeating import Failure, changed, repeated
-from acidlib.stores.store import TaskFiles, copy_through, require_inside
+from acidlib.stores.store import TaskFiles, copy_through
 from acidlib.waiting import asking
 
 if TYPE_CHECKING:
     from hdfs_native import Client, FileReader, FileStatus
     from hdfs_native._internal import RawFileWriter
 
-_AHEAD = 64 << 10
-"""Bytes that a read fetches at least. Each is a round trip to a data node, and small streams lie side by side."""
-_KEPT = 4
-"""Such reads that are kept of a file: the one of a stripe's footer has the beginning of the next stripe, too."""
 
+class HdfsSource(AheadSource):
+    """A file of a known logical length. It holds the places of its blocks, and no connection."""
 
-class HdfsSource:
-    """A file of a known logical length. It holds the places of its blocks, its last small reads, and no connection."""
-
-    __slots__ = ("_kept", "_modified", "_node", "_path", "_reader", "length", "memory", "name")
+    __slots__ = ("_modified", "_node", "_path", "_reader")
 
     def __init__(self, node: NameNode, path: str, length: int, memory: Memory) -> None:
-        self.name = path
-        self.length = length
-        self.memory = memory
+        super().__init__(path, length, memory)
         self._node = node
         self._path = node.inside(path)
         self._modified: int | None = None
-        self._reader: FileReader | None = None
-        self._kept: deque[tuple[int, bytes]] = deque(maxlen=_KEPT)
         self._open()
 
-    def read(self, offset: int, size: int) -> bytes:
-        """Return exactly `size` bytes at `offset`; CorruptError when they are not all inside the logical length."""
-        # beyond the end hdfs-native panics, which is no exception
-        require_inside(self.name, self.length, offset, size)
-        if (known := kept_range(tuple(self._kept), offset, size)) is not None:
-            return known
-        if size >= _AHEAD:
-            return self._fetched(offset, size)
-        data = self._fetched(offset, min(_AHEAD, self.length - offset))
-        self._kept.append((offset, data))
-        return data[:size]
-
     def _fetched(self, offset: int, size: int) -> bytes:
-        """Return bytes by one request."""
         try:
             with asking("read", self.name):
-                data = self._open_reader().read_range(offset, size)
+                data = self._reader.read_range(offset, size)
         except (OSError, RuntimeError):
             # its blocks may lie elsewhere by now: a data node was lost, or they were balanced
             self._open()
             with raising_hdfs_errors("read", self.name):
-                data = self._open_reader().read_range(offset, size)
+                data = self._reader.read_range(offset, size)
         if len(data) != size:
             raise RetryError(f"Cannot read {self.name}: {len(data)} of {size} bytes at {offset} came")
         return data
-
-    def close(self) -> None:
-        """Close for good; a second call does nothing."""
-        self._reader = None
-        self._kept.clear()
-
-    def _open_reader(self) -> FileReader:
-        if self._reader is None:
-            raise ValueError(f"{self.name} is closed")
-        return self._reader
 
     def _open(self) -> None:
         def look() -> tuple[FileStatus, FileReader]:

@@ -23,13 +23,12 @@ Source: Ozone `OMKeyRenameRequestWithFSO`, `BasicRootedOzoneFileSystem`.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from http.client import HTTPConnection, HTTPException
 from typing import Any, TypeVar
 
-from acidlib.datafiles import SourceFile, kept_range
+from acidlib.datafiles import SourceFile
 from acidlib.errors import AcidError, ConflictError, CorruptError, RetryError, UnknownOutcomeError
 from acidlib.location import Location
 from acidlib.memory import DEFAULT_MEMORY, Memory
@@ -44,6 +43,7 @@ from acidlib.stores.filesystem import (
     safe_parts,
 )
 from acidlib.stores.promises import BrokenPromiseError, Promise
+from acidlib.stores.reading import FIRST_AHEAD, AheadSource
 from acidlib.stores.renaming.ozone_client import (
     HttpFs,
     HttpFsError,
@@ -56,44 +56,36 @@ from acidlib.stores.renaming.ozone_client import (
 from acidlib.stores.renaming.ozone_trials import ozone_promises
 from acidlib.stores.renaming.store import RenameStore
 from acidlib.stores.repeating import changed, pause_before
-from acidlib.stores.store import Claim, TaskFiles, copy_through, require_inside
+from acidlib.stores.store import Claim, TaskFiles, copy_through
 from acidlib.waiting import asking
 
 Answer = TypeVar("Answer")
 
 _CHUNK_BYTES = 4 << 20
 """Bytes of a file that are sent at a time."""
-_AHEAD = 64 << 10
-"""Bytes that a read fetches at least: each is a request."""
-_KEPT = 4
-"""Such reads that are kept of a file: the one of a stripe's footer has the beginning of the next stripe, too."""
 _TRIES = 8
 """Tries of one change, ever further apart: a gateway that starts again may take connections and drop them."""
 _NOT_IN_A_DIRECTORY = "it is not, or lies not in, a directory"
 
 
-class OzoneSource:
-    """A file of a known logical length. It holds its last small reads, and no connection.
+class OzoneSource(AheadSource):
+    """A file of a known logical length. It holds no connection.
 
     A small file is fetched whole when it is opened, by one request. Each read of a larger one names it by its path;
     what it was when it was opened it has to be after the read, too.
     """
 
-    __slots__ = ("_identity", "_is_open", "_kept", "_server", "length", "memory", "name")
+    __slots__ = ("_identity", "_server")
 
     def __init__(self, server: HttpFs, path: str, length: int, memory: Memory) -> None:
-        self.name = path
-        self.length = length
-        self.memory = memory
+        super().__init__(path, length, memory)
         self._server = server
-        self._kept: deque[tuple[int, bytes]] = deque(maxlen=_KEPT)
-        self._is_open = True
-        if 0 < length <= _AHEAD:
+        if 0 < length <= FIRST_AHEAD:
             with raising_ozone_errors("read", path):
                 data = server.question(path, "OPEN", offset=0, length=length)
             self._require_length(len(data))
             self._require_size(data, 0, length)
-            self._kept.append((0, data))
+            self._keep(0, data)
             return
         with raising_ozone_errors("read", path):
             status = server.status(path)
@@ -106,21 +98,6 @@ class OzoneSource:
         if length < self.length:
             raise CorruptError(f"Cannot read {self.name}: it has {length} bytes and was listed with {self.length}")
 
-    def read(self, offset: int, size: int) -> bytes:
-        """Return exactly `size` bytes at `offset`; CorruptError when they are not all inside the logical length."""
-        if not self._is_open:
-            raise ValueError(f"{self.name} is closed")
-        require_inside(self.name, self.length, offset, size)
-        if not size:
-            return b""
-        if (known := kept_range(tuple(self._kept), offset, size)) is not None:
-            return known
-        if size >= _AHEAD:
-            return self._fetched(offset, size)
-        data = self._fetched(offset, min(_AHEAD, self.length - offset))
-        self._kept.append((offset, data))
-        return data[:size]
-
     def _fetched(self, offset: int, size: int) -> bytes:
         with raising_ozone_errors("read", self.name):
             data = self._server.question(self.name, "OPEN", offset=offset, length=size)
@@ -132,11 +109,6 @@ class OzoneSource:
     def _require_size(self, data: bytes, offset: int, size: int) -> None:
         if len(data) != size:
             raise RetryError(f"Cannot read {self.name}: {len(data)} of {size} bytes at {offset} came")
-
-    def close(self) -> None:
-        """Close for good; a second call does nothing."""
-        self._is_open = False
-        self._kept.clear()
 
 
 class OzoneSink:

@@ -391,7 +391,7 @@ def test_bytes_that_are_not_those_asked_for(gateway: Gateway, monkeypatch: pytes
         gateway.answer = said(200, wrong)
         with pytest.raises(error, match=f"{len(wrong)} (of 4 bytes|bytes and was listed with 4)"):
             data.open(PLACE, 4)
-    monkeypatch.setattr(ozone, "_AHEAD", 0)
+    monkeypatch.setattr(ozone, "FIRST_AHEAD", 0)
     source: SourceFile = data.open(PLACE, 4)
     for wrong in (b"", b"row", b"rows of others"):
         gateway.answer = said(200, wrong)
