@@ -106,8 +106,9 @@ class Overwriting(LocalFileSystem):
     """Creates a file again."""
 
     def create(self, path: str, data: bytes, *, durable: bool = True) -> None:
-        Path(path).unlink(missing_ok=True)
-        super().create(path, data, durable=durable)
+        del durable
+        with raising_acid_errors("write", path):
+            Path(path).write_bytes(data)
 
 
 class Reviving(LocalFileSystem):
