@@ -15,19 +15,23 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from servers.gcs import GcsServer
+from servers.gcs_door import GcsDoor
 from servers.hiveserver import HiveServer
 from servers.metastore import Metastore
 from servers.sql import Session
-from servers.trino import OLDEST_JAVA, Trino, new_java
+from servers.trino import OLDEST_JAVA, Trino, new_java, properties_of_gcs
 
 import acidlib
 from integration.conftest import started
+from integration.harness import AROUND
 from integration.hive4_cases import CASES, CRUD, LOADED, TWIN, TYPES, Case
 from integration.hive4_course import Course, live_course
 from integration.hive4_jobs import Service
 from integration.hive4_making import DATABASE, table_of
 from integration.hive4_model import Lake
 from integration.hive4_rebalanced import skewed
+from integration.hive_in_stores import write
 
 pytestmark = [
     pytest.mark.live,
@@ -53,11 +57,12 @@ def course(
 
 
 @pytest.fixture(scope="module")
-def trino(hive4_metastore: Metastore, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trino]:
+def trino(hive4_metastore: Metastore, gcs_door: GcsDoor, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trino]:
     """Trino on the metastore of the tests."""
     java = new_java()
     assert java is not None
-    server = Trino(hive4_metastore, java=java, directory=tmp_path_factory.mktemp("trino"))
+    directory = tmp_path_factory.mktemp("trino")
+    server = Trino(hive4_metastore, java=java, directory=directory, catalog=properties_of_gcs(gcs_door, directory))
     started(server.__enter__)
     try:
         yield server
@@ -175,3 +180,29 @@ def test_trino_reads_what_was_compacted(course: Course, trino: Trino, case: Case
     ))  # fmt: skip
     assert trinos == hives
     assert snapshots == trinos
+
+
+def test_a_table_in_google_cloud_storage(
+    sql: Session, trino: Trino, service: Service, gcs_server: GcsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On an emulator, by Trino's own client; Hive writes it by Google's connector."""
+    monkeypatch.setattr(AROUND, "hadoop", gcs_server.properties())
+    sql.run(f"create database lake managedlocation 'gs://{gcs_server.new_bucket()}/lake.db'")
+    table = "lake.written"
+    try:
+        sql.run(f"create table {table} (id int, v string) stored as orc tblproperties ('transactional'='true')")
+        for kind in ("major", "minor"):
+            write(sql, table)
+
+            def by_trino() -> list[tuple[Any, ...]]:
+                return sorted(trino.run(f"select id, v from {table}"))
+
+            expected = sorted((int(number), text) for number, text in sql.run(f"select id, v from {table}"))
+            assert by_trino() != expected  # it finds no deletes in files with an attempt in their names
+            sql.run(f"alter table {table} compact '{kind}'")
+            assert service.good(f"{kind}_compact").states == ["ready for cleaning"]
+            assert by_trino() == expected
+            assert [one["state"] for one in service.clean("--table", table)] == ["succeeded"]
+            assert by_trino() == expected
+    finally:
+        sql.run("drop database lake cascade")

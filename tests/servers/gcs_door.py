@@ -2,7 +2,7 @@
 
 As the service does: buckets have times; an upload goes on by ``PUT``, and its answer has the checksum of the object
 (CRC32C); a range is answered by a range; an object is moved (Google, "Buckets", "Resumable uploads", "Objects: get",
-"Objects: move"). All else is the emulator's.
+"Objects: move"). It gives tokens, too. All else is the emulator's.
 """
 
 from __future__ import annotations
@@ -13,6 +13,9 @@ import json
 import re
 from email.message import Message
 from urllib.parse import quote
+
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from servers.door import Answer, Door, Request
 from servers.gcs import GcsServer
@@ -30,8 +33,25 @@ class GcsDoor(Door):
         """Listens from now on."""
         super().__init__(server.port)
 
+    def key(self) -> dict[str, str]:
+        """A new key of an account, for clients that do not come without one; its tokens come from this door."""
+        private = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+        return {
+            "type": "service_account",
+            "project_id": "tests",
+            "client_id": "1",
+            "client_email": "tests@tests",
+            "private_key_id": "1",
+            "private_key": private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode(),
+            "token_uri": f"{self.endpoint}/token",
+        }
+
     def passed_on(self, request: Request) -> Answer:
         """What the emulator answers, mended."""
+        if request.path == "/token":
+            token = {"access_token": "token", "expires_in": 3600, "token_type": "Bearer"}
+            headers = (("Content-Type", "application/json"),)
+            return Answer(status=200, body=json.dumps(token).encode(), headers=headers)
         if move := _MOVE.fullmatch(request.path):
             return self._moved(request, move[1], move[2], move[3])
         if request.method == "PUT":

@@ -16,6 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from servers.gcs_door import GcsDoor
 from servers.hdfs import Hdfs
 from servers.jars import CACHE, locked
 from servers.java import java_home_of
@@ -53,6 +54,18 @@ def properties_of_stores(hdfs: Hdfs, s3: S3Server) -> dict[str, str]:
         "s3.path-style-access": "true",
         "s3.aws-access-key": ACCESS_KEY,
         "s3.aws-secret-key": SECRET_KEY,
+    }
+
+
+def properties_of_gcs(door: GcsDoor, directory: Path) -> dict[str, str]:
+    """The same of Google Cloud Storage, by Trino's own client, and its key, which the directory gets."""
+    key = directory / "key.json"
+    key.write_text(json.dumps(door.key()))
+    return {
+        "fs.native-gcs.enabled": "true",
+        "gcs.endpoint": door.endpoint,
+        "gcs.project-id": "tests",
+        "gcs.json-key-file-path": str(key),
     }
 
 
