@@ -42,7 +42,7 @@ ALL = ("--all-committed",)
 NOW = ("--retention", "0s")
 TWO_RENAMES = ("--minor-as-major-bytes", "0")
 DAYS = 86_400
-TRANSACTIONS, NAMESPACE = "renames name transactions", "hierarchical namespace"
+TRANSACTIONS, NAMESPACE = "a renamed path tells its request", "hierarchical namespace"
 
 
 @pytest.fixture(autouse=True)

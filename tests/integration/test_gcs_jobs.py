@@ -89,7 +89,7 @@ class Late(GcsBucket):
 def test_a_probe_finds_what_appears_after_its_abort(gcs_server: GcsServer) -> None:
     late = Late(gcs_options(gcs_server.new_bucket(), gcs_server.properties(), str))
     trials = {promise.name: promise.trial for promise in BucketStore(late).promises()}
-    for name, seen in (("aborts are final", "after an abort"), ("compositions see removals", "after one of them")):
+    for name, seen in (("aborts are final", "after an abort"), ("no removed piece is composed", "after one of them")):
         with pytest.raises(BrokenPromiseError, match=seen):
             trials[name](late.path(f"w/{name}"))
 
@@ -103,7 +103,7 @@ def test_a_probe_names_the_conditions_that_a_server_ignores(tmp_path: Path, monk
         states = probed(f"gs://{fake.new_bucket()}/w")
     finally:
         fake.stop()
-    broken = {"completions replace nothing", "one completion of a name", "stale sources are refused"}
+    broken = {"completions replace nothing", "one completion of a name", "no changed piece is composed"}
     assert {name for name, state in states.items() if state == "BROKEN"} == broken
 
 

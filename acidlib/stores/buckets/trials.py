@@ -99,7 +99,7 @@ def bucket_promises(bucket: Bucket) -> tuple[Promise, ...]:
             trial=tried(_listing),
         ),
         Promise(
-            name="one clock",
+            name="all times are of one clock",
             sentence="Times of objects and of answers are by one clock.",
             trial=tried(_clock),
         ),

@@ -330,13 +330,13 @@ class GcsBucket(Bucket):
                 is_quick=True,
             ),
             Promise(
-                name="stale sources are refused",
+                name="no changed piece is composed",
                 sentence="Objects are composed whole, and not if one of them has changed.",
                 trial=self._try_composing,
                 is_quick=True,
             ),
             Promise(
-                name="compositions see removals",
+                name="no removed piece is composed",
                 sentence="No object of many others appears once one of these was removed.",
                 trial=self._try_removing,
             ),

@@ -40,7 +40,7 @@ def ozone_promises(fs: RenameFileSystem, layout: Callable[[str], str]) -> tuple[
         ),
         *(promise for promise in renaming_promises(fs) if promise.name not in _NOT_KEPT),
         Promise(
-            name="renames move times",
+            name="renames move a directory's time",
             sentence="A rename moves the time of its directory, by which a claim is alive.",
             trial=renames_move_times,
             is_quick=True,

@@ -28,7 +28,7 @@ from acidlib.stores.promises import (
 from acidlib.stores.renaming.claims import ClaimRecord, RenameClaim, claim
 from acidlib.stores.store import CLAIM
 
-TIMES = "changes move times"
+TIMES = "changes move a directory's time"
 """The name of a promise that a store need not keep where `RenameFileSystem.names_changed` is 0."""
 FILES = 100
 """Files in the directory that is renamed while others look at it."""

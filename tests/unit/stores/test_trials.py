@@ -172,7 +172,7 @@ class Claiming(LocalFileSystem):
         (Reviving, ["creations replace nothing"]),
         (Sweeping, ["only empty directories go"]),
         (Remembering, ["changes are listed at once"]),
-        (Timeless, ["changes move times"]),
+        (Timeless, ["changes move a directory's time"]),
         (Claiming, ["one claim of a place"]),
     ],
 )
