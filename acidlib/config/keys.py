@@ -413,8 +413,8 @@ KEYS: tuple[SettingKey, ...] = (
     _count(
         name="acidlib.places.in.flight",
         default="0",
-        meaning="How many places a run compacts at a time; 0: 32, 4 more for each core of the executors (2 with many "
-        "cores), and as many as end within 2 seconds.",
+        meaning="How many places a run compacts at a time; 0: the sum of 32, 4 for each core of the executors (2 with "
+        "many cores), and the places that have ended in the last 2 seconds.",
     ),
     _size(
         name=TASK_MEMORY,
