@@ -61,7 +61,7 @@ from acidlib.arguments import (
     said,
 )
 from acidlib.config.settings import Layer
-from acidlib.errors import RefusedError, UsageError
+from acidlib.errors import AcidError, RefusedError, UsageError
 from acidlib.execute.answers import returned_by
 from acidlib.execute.services import Services
 from acidlib.execute.spark_options import stated_spark_options
@@ -743,7 +743,7 @@ class Lake:
     def doctor(self, *, locations: TextOrTexts = ()) -> Checks:
         """Check that jobs can work here: Java, Python, Spark, kernels, executors, metastore, clocks, rights, stores.
 
-        locations  directories of tables to check besides the metastore's warehouse
+        locations  directories of tables to check besides the metastore's warehouse, and besides that of the lake
 
         >>> checks = acidlib.connect("none").doctor(locations="warehouse")
         >>> [check.name for check in checks.checks if check.state == "wrong"]
@@ -759,9 +759,10 @@ class Lake:
                 def session() -> Runner:
                     return stack.enter_context(machine.session(name=f"{environment.host}-doctor", conf=_UNCHANGED))
 
+                own = filter(None, (self._directories.location, self._directories.warehouse))
                 made = checks(
                     environment,
-                    texts(locations),
+                    (*own, *texts(locations)),
                     session=session,
                     master=lambda: stated_spark_options(os.environ).master,
                     stores=stores_of(environment, machine),
@@ -804,11 +805,17 @@ class Lake:
                 authority=location.authority,
                 time_ms=now_ms,
             )
-            write_probe_record(store, location, document)
-            shown.note(f"the record is {location.child(RECORD)}")
+            unrecorded = ""
+            try:
+                write_probe_record(store, location, document)
+                shown.note(f"the record is {location.child(RECORD)}")
+            except AcidError as error:  # what was tried is known all the same
+                unrecorded = error.words
+                shown.note(unrecorded, level=ERROR)
             if is_in_table(store, location):
                 shown.note("it lies in a table, where no record counts: probe a directory above it", level=WARNING)
-            return Probe(head=Head(job="probe", version=__version__), document=document, word=call.word)
+            head = Head(job="probe", version=__version__)
+            return Probe(head=head, document=document, unrecorded=unrecorded, word=call.word)
 
     @verb()
     def status(

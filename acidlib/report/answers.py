@@ -203,6 +203,8 @@ class Probe(Result):
     """The promises of a store, tried where tables lie."""
 
     document: ProbeDocument
+    unrecorded: str = ""
+    """Why no record of the probe was written; empty if one was."""
 
     listed, kind = "promises", TriedPromise
 
@@ -213,8 +215,13 @@ class Probe(Result):
 
     @property
     def exit_status(self) -> int:
-        """1 if a promise is broken, or could not be tried; else 0."""
-        return EXIT_DONE if self.document.passed else EXIT_NOT_DONE
+        """1 if a promise is broken or could not be tried, or no record was written; else 0."""
+        return EXIT_DONE if self.document.passed and not self.unrecorded else EXIT_NOT_DONE
+
+    @property
+    def notes(self) -> Texts:
+        """Why no record was written."""
+        return (self.unrecorded,) if self.unrecorded else ()
 
     def text_pieces(self) -> Iterator[str]:
         """Yield the text for people."""

@@ -544,8 +544,11 @@ def promises_text(document: ProbeDocument) -> str:
         if promise.state is not PromiseState.HOLDS:
             lines += wrapped(promise.sentence, f"{below}-> ", f"{below}   ")
     tried = f"{plural(totals.promises - totals.not_tried, 'promise')} tried in {document.location}"
+    untried = f"{totals.failed} not to be tried"
     outcome = "all hold"
-    if not document.passed:
-        counts = [f"{totals.broken} broken", *([f"{totals.failed} not to be tried"] if totals.failed else [])]
+    if totals.broken:
+        counts = [f"{totals.broken} broken", *([untried] if totals.failed else [])]
         outcome = f"{', '.join(counts)}; tables there cannot be compacted safely"
+    elif totals.failed:
+        outcome = f"none broken, {untried}; mend what hinders them, and probe again"
     return "\n".join([*lines, "", *wrapped(f"{tried}: {outcome}")])

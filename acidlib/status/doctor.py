@@ -42,6 +42,7 @@ _MAX_APART_SECONDS = 5.0
 """Difference of the clocks of two machines from which on it is reported."""
 _JAVA = re.compile(r'version "(?:1\.)?(\d+)')
 _CORE = re.compile(r"spark-core_[\d.]+-([\w.-]+)\.jar")
+_WRITING = "a job needs room there and the right to write, as the user that starts it (docs/stores.md)"
 _COMPILE = "`acidlib warm`, called by the owner of the installation, compiles them for all who use it"
 
 
@@ -234,20 +235,24 @@ def clock_check(hms: Hms, clock: Callable[[], float]) -> Check:
 def _place(stores: Stores, place: str, unique: str) -> Iterator[Check]:
     """Check the rights at a place and the promises of its store that a few requests show, and look for a probe."""
     broken: list[str] = []
+    hindered: list[str] = []
     try:
         location = stores.locate(place)
         place = str(location)
         store = stores.store(location)
-        for promise in try_promises(store, location, unique=unique, only_quick=True, note=broken.append):
-            if promise.state is not PromiseState.HOLDS:
+        for promise in try_promises(store, location, unique=unique, only_quick=True, note=hindered.append):
+            if promise.state is PromiseState.BROKEN:
                 broken.append(promise.seen)
+            elif promise.state is not PromiseState.HOLDS:
+                hindered.append(promise.seen)
     except AcidError as error:
-        advice = "a job needs to write there, as the user that starts it (docs/stores.md)"
-        yield Check("store", State.WRONG, error.words, advice)
+        yield Check("store", State.WRONG, error.words, _WRITING)
         return
     if broken:
         advice = "tables there cannot be compacted safely: use a store that keeps its promises (docs/stores.md)"
         yield Check("store", State.WRONG, f"{place}: {'; '.join(broken)}", advice)
+    elif hindered:  # which says nothing of the store
+        yield Check("store", State.WRONG, f"{place}: {'; '.join(hindered)}", _WRITING)
     else:
         yield Check("store", State.OK, f"{place}: written, named and removed; what exists is never replaced")
     yield probe_check(stores, location)

@@ -202,6 +202,14 @@ def test_a_text_is_as_it_was(name: str) -> None:
     assert max(map(len, TEXTS[name].splitlines())) <= WIDTH or name.startswith("show")
 
 
+def test_promises_that_could_not_be_tried_are_not_broken() -> None:
+    promises = [replace(PROBED.promises[0], state=PromiseState.FAILED), PROBED.promises[0]]
+    document = ProbeDocument.of(promises, location="/full", kind="local", authority="", time_ms=1)
+    assert promises_text(document).endswith(
+        "2 promises tried in /full: none broken, 1 not to be tried; mend what hinders\nthem, and probe again"
+    )
+
+
 def test_nothing_at_all() -> None:
     assert text_of("major_compact") == "Nothing to compact."
     assert text_of("initiator") == "Nothing to look at: no table was found."

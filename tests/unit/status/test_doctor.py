@@ -15,6 +15,7 @@ from integration.harness import AROUND, IN_PROCESS
 
 import acidlib
 from acidlib.acid.names import Generation
+from acidlib.api.caller import Caller
 from acidlib.cli import jobs
 from acidlib.errors import RetryError
 from acidlib.execute import executors
@@ -28,6 +29,7 @@ from acidlib.status.doctor import (
     java_check,
     spark_check,
 )
+from acidlib.stores.renaming.local import LocalFileSystem
 
 AT = 1_700_000_000.0
 SPARK = importlib.metadata.version("pyspark")
@@ -130,6 +132,34 @@ def test_everything_is_looked_at_although_something_is_wrong(tmp_path: Path, mon
         ("store", "wrong"), ("queue", "ok"),
     ]  # fmt: skip
     assert called(tmp_path).exit_code == 0, "what cannot be looked at is not wrong"
+
+
+@pytest.mark.parametrize("is_full", [True, False], ids=["a full disk", "a broken promise"])
+def test_a_promise_that_could_not_be_tried_is_not_broken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_full: bool
+) -> None:
+    def create(self: LocalFileSystem, path: str, data: bytes, **_: object) -> None:
+        if is_full:
+            raise RetryError(f"Cannot write {path}: no space is left")
+        Path(path).write_bytes(data)
+
+    monkeypatch.setattr(LocalFileSystem, "create", create)
+    ran = called(tmp_path, "--location", str(tmp_path), "--output", "json")
+    (store,) = (check for check in json.loads(ran.stdout)["checks"] if check["name"] == "store")
+    assert (ran.exit_code, store["state"]) == (1, "wrong")
+    assert ("no space is left" in store["found"], "created again" in store["found"]) == (is_full, not is_full)
+    assert store["advice"].startswith("a job needs room there" if is_full else "tables there cannot be compacted")
+
+
+def test_a_lake_of_directories_tries_its_own_place(tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    lake = acidlib.warehouse(tmp_path, queue=f"sqlite:///{tmp_path}/queue.db", caller=Caller(IN_PROCESS))
+    for given, places in (((), (tmp_path,)), (str(other), (tmp_path, other))):
+        stores = [
+            check.found.partition(":")[0] for check in lake.doctor(locations=given).checks if check.name == "store"
+        ]
+        assert stores == [str(place) for place in places]
 
 
 def test_what_was_configured_by_a_variable_is_said_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

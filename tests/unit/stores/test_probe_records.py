@@ -200,3 +200,12 @@ def test_a_broken_promise_is_a_status_of_its_own(tmp_path: Path, monkeypatch: py
     assert (ran.exit_code, ran.stdout.split()[0]) == (1, "BROKEN")
     stored = json.loads((tmp_path / RECORD).read_text())
     assert (stored["passed"], stored["promises"][0]["seen"]) == (False, "it was seen")
+
+
+def test_what_was_tried_is_shown_also_where_its_record_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / RECORD).mkdir()
+    ran = CliRunner().invoke(jobs.probe, [str(tmp_path), "--metastore-uri", "none"], obj=IN_PROCESS)
+    assert (ran.exit_code, " ".join(ran.stdout.split()).endswith(": all hold")) == (1, True)
+    assert f"error: Cannot write {tmp_path / RECORD}: " in ran.stderr
+    probe = acidlib.probe(tmp_path)
+    assert (probe.ok, probe.document.passed, probe.notes) == (False, True, (probe.unrecorded,))
