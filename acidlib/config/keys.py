@@ -109,7 +109,7 @@ STATUS_KEYS: tuple[SettingKey, ...] = (
     _any_number(
         name="metastore.compactor.failed.compaction.ratio.threshold",
         default="0.01",
-        meaning="status: this share of places whose last compaction failed or was not initiated.",
+        meaning="status: this share of places, and more than one, whose last compaction failed or was not initiated.",
     ),
     _count(
         name="acidlib.status.refused.threshold",

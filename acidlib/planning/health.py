@@ -448,12 +448,12 @@ def _queue_findings(
 ) -> Iterator[Finding]:
     """Yield findings about the whole queue: the share of places that failed last, and the hosts that queue and work.
 
-    Hive 4 `AcidMetricService` counts failures in the same way; Cloudera warns of more than one host that initiates, and
-    of several versions.
+    Hive 4 `AcidMetricService` counts failures in the same way, and warns of a single one as well, as it names no place.
+    Cloudera warns of more than one host that initiates, and of several versions.
     """
     ended = [rows[0].state for rows in histories if rows[0].state in (*_ENDED_BADLY, State.SUCCEEDED)]
-    if ended:
-        bad = sum(state in _ENDED_BADLY for state in ended)
+    bad = sum(state in _ENDED_BADLY for state in ended)
+    if bad > 1:  # the finding of a place says as much of a single one
         subject = f"{bad:,} of {plural(len(ended), 'place')}"
         yield from _above_limit(limits, FindingKind.FAILURE_RATIO, bad / len(ended), subject)
     for kind, names, activity in (

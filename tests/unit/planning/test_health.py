@@ -265,9 +265,17 @@ def test_a_place_stays_held_back_when_the_initiator_has_passed_it_over() -> None
     rows = (request(1, "t", State.FAILED), request(2, "t", State.FAILED, error_message="no space"))
     passed_over = request(3, "t", State.ATTEMPTED, error_message="not initiated since the last failed")
     findings = status_document(StatusSnapshot(now_ms=NOW, requests=(*rows, passed_over)), LIMITS).findings
-    (finding,) = (finding for finding in findings if finding.trouble is not FindingKind.FAILURE_RATIO)
+    (finding,) = findings
     assert (finding.trouble, finding.level) == (FindingKind.HELD_BACK, Level.ERROR)
     assert "no space" in finding.reason
+
+
+@pytest.mark.parametrize("bad", [1, 2])
+def test_one_failure_is_no_share_of_many(bad: int) -> None:
+    ends = [State.FAILED] * bad + [State.SUCCEEDED] * 3
+    rows = tuple(request(number, f"t{number}", state) for number, state in enumerate(ends, 1))
+    found = kinds(StatusSnapshot(now_ms=NOW, requests=rows))
+    assert sorted(found) == sorted([FindingKind.FAILED] * bad + [FindingKind.FAILURE_RATIO] * (bad > 1))
 
 
 @pytest.mark.parametrize("calls", Generation)
