@@ -125,11 +125,11 @@ def grouped(rows: Iterable[Row]) -> Mapping[tuple[Outcome, str], AlikePlaces]:
 
 
 def place_paragraphs(summary: str, head: Sequence[str], rows: Iterable[Row], word: Word = option) -> Iterator[str]:
-    """Yield the summary, and the table of rows below the outcomes and reasons that they share, bad ones first.
+    """Yield the table of rows below the outcomes and reasons that they share, bad ones first, and then the summary.
 
     Where nothing is due at any place, it is said once.
     """
-    yield "\n".join(wrapped(summary, "", "    "))
+    end = "\n".join(wrapped(summary, "", "    "))
     shown = First(_ROWS_SHOWN)
     counts: Counter[tuple[Outcome, str]] = Counter()
     until: dict[tuple[Outcome, str], str | None] = {}
@@ -143,6 +143,7 @@ def place_paragraphs(summary: str, head: Sequence[str], rows: Iterable[Row], wor
         for (_, reason), due in until.items():
             yield "\n".join(wrapped(f"Nothing is due before {due}: {reason}", "", "    "))
         yield said(_DETAILS, word)
+        yield end
         return
     groups: dict[tuple[Outcome, str], list[Row]] = {}
     for row in shown.items():
@@ -156,6 +157,7 @@ def place_paragraphs(summary: str, head: Sequence[str], rows: Iterable[Row], wor
     yield from _table(head, {heading(shared, rows[0]): rows for shared, rows in groups.items()})
     yield from shown.others(word)
     yield said(_DETAILS, word)
+    yield end
 
 
 def _table(head: Sequence[str], groups: Mapping[str, Sequence[Row]]) -> Iterator[str]:

@@ -454,7 +454,7 @@ class Decisions(RunResult[InitiatorResult]):
         ]
         looked_at, queued = plural(self.sums.count, "place"), plural(self.sums.figures["queued"], "request")
         summary = f"{looked_at} looked at: {', '.join([due, *counts])}; {queued} queued"
-        yield "\n".join([*wrapped(summary), "", *decision_lines(shown.items()), *shown.others(self.word)])
+        yield "\n".join([*decision_lines(shown.items()), *shown.others(self.word), "", *wrapped(summary, "", "    ")])
 
     @classmethod
     def when_stopped(cls, sums: Sums) -> str:
@@ -538,7 +538,7 @@ class Cleanings(RunResult[CleaningResult]):
 
 
 def _with_summary(summary: str, shown: First, word: Word) -> Iterator[str]:
-    """Yield blocks with an empty line between them, and their summary, which follows a single block."""
-    parts, text = [*shown.items(), *shown.others(word)], "\n".join(wrapped(summary, "", "    "))
-    for number, part in enumerate([text, *parts] if len(parts) > 1 else [*parts, text]):
+    """Yield blocks with an empty line between them, and their summary: a terminal shows the end."""
+    text = "\n".join(wrapped(summary, "", "    "))
+    for number, part in enumerate([*shown.items(), *shown.others(word), text]):
         yield f"\n\n{part}" if number else part
