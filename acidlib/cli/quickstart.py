@@ -62,8 +62,9 @@ _SCAN = """The initiator applies Hive's thresholds. Hive waits for more than 10 
     than 1 is enough. This is a dry run: it decides, and queues nothing. W stands for the warehouse."""
 _MINOR = """Hive's rule asks for a major where there is no base yet. A minor, which joins deltas, can be asked for by
     name, as with ALTER TABLE ... COMPACT 'minor'. Whole stripes are copied as they are; those with rows of the
-    transaction that was rolled back are rewritten. On a real table a stripe below 256 KiB is not copied but joined with
-    its neighbours; all stripes here are that small, so for this page the limit is off."""
+    transaction that was rolled back are rewritten, or dropped where no row is left, which counts as rewritten. The
+    command joins stripes below 256 KiB with their neighbours. All stripes here are that small, and the quickstart
+    copies them all the same; the command has no option for that."""
 _MORE = """Now the rest of what Hive did: an update, deletes, late inserts, and in f_abort a rolled back update and a
     rolled back delete. New directories are marked with +."""
 _AGAIN = """This time the requests are queued, each with the reason."""
@@ -210,8 +211,7 @@ class Quickstart:
             self.page.lines("", f"What became of the stripes of {_short(result)}, and why:")
             for action in (action for written in result.files or () for action in written.actions):
                 file = action.file.removeprefix(f"{result.location}/")
-                verb = "copied" if action.action == "copy" else "rewritten"
-                self.page.lines(f"  {verb:<9} {action.bytes:>4} bytes  {file}: {action.reason}")
+                self.page.lines(f"  {action.done:<9} {action.bytes:>4} bytes  {file}: {action.reason}")
         self.page.lines("")
 
     def clean(self) -> None:

@@ -315,6 +315,17 @@ class PlannedAction:
     reason: str
     """Why."""
 
+    @property
+    def verb(self) -> Literal["copy", "rewrite", "drop"]:
+        """What becomes of the stripes: nothing is written of one to rewrite of which no row is left."""
+        is_emptied = self.action == "rewrite" and self.rows == self.deleted + self.aborted
+        return "drop" if is_emptied else self.action
+
+    @property
+    def done(self) -> str:
+        """The verb as what has become of the stripes."""
+        return {"copy": "copied", "rewrite": "rewritten", "drop": "dropped"}[self.verb]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitResult:

@@ -377,10 +377,9 @@ class CompactionsSummary:
         if entry.files is not None:
             self._heavy.add((entry.bytes_copied or 0) + (entry.bytes_rewritten or 0), place)
             for action in (action for file in entry.files for action in file.actions):
-                verb = "copied" if action.action == "copy" else "rewritten"
-                dropped = action.deleted or action.aborted
-                why = "rows of it were deleted or rolled back" if dropped else action.reason
-                self._actions.add(f"{verb}: {why}", entry, amount=action.bytes)
+                is_partly_left = action.verb == "rewrite" and (action.deleted or action.aborted)
+                why = "rows of it were deleted or rolled back" if is_partly_left else action.reason
+                self._actions.add(f"{action.done}: {why}", entry, amount=action.bytes)
             self._before[entry.deltas_before or 0] += 1
             self._after[entry.deltas_after or 0] += 1
             if entry.bytes_out is not None:

@@ -201,7 +201,7 @@ def compaction_lines(entry: CompactionResult, *, dry_run: bool) -> Iterator[str]
         yield from wrapped(f"{file.directory}/{file.file_name}: {kept}{written}", "  ", "      ")
         for action in file.actions:
             text = f"{_stripes(action, _relative(action.file, entry))}, {_rows(action.rows)}: {action.reason}"
-            yield from wrapped(text, f"    {action.action:<7}  {human_bytes(action.bytes):>10}  ", " " * 25)
+            yield from wrapped(text, f"    {action.verb:<7}  {human_bytes(action.bytes):>10}  ", " " * 25)
 
 
 def _figures(entry: CompactionResult, *, dry_run: bool) -> Iterator[str]:

@@ -254,6 +254,8 @@ def test_a_list_is_shortened_with_a_count_unless_it_is_one_too_long_or_a_dry_run
     many = PLANNED.with_work((replace(UNIT, actions=ACTIONS[:1] * 40),) * 30, None)
     assert text_of("major_compact", many, dry_run=True).count("    copy  ") == 30 * 40
     assert "    copy  " not in text_of("major_compact", many)
+    emptied = replace(UNIT, actions=(replace(ACTIONS[0], action="rewrite", deleted=4, aborted=5),))
+    assert "\n    drop     " in text_of("major_compact", PLANNED.with_work((emptied,), None), dry_run=True)
     gone = replace(
         CLEANED, removed=CLEANED.removed[:1] * 50, waiting=tuple(Waiting(f"b{n}", "it is read") for n in range(50))
     )
