@@ -1,8 +1,8 @@
 """The effect of signals on a run: the first one stops it in order, a later one ends the process of a command at once.
 
 In order means by `KeyboardInterrupt` in the main thread, whichever signal it was: publications that have begun are
-finished, and all other places are given back. Signals interrupt the main thread alone, so only a run there is stopped:
-in other threads of a program runs go on to their ends, and nothing here concerns them.
+finished, and all other places are left as they were. Signals interrupt the main thread alone, so only a run there is
+stopped: in other threads of a program runs go on to their ends, and nothing here concerns them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Ctrl-C, the signal of schedulers, and a terminal that closes."""
-_STOPPING_BY = "stopping by {}: publications under way are finished, all other places are given back"
+_STOPPING_BY = "stopping by {}: publications under way are finished, all other places are left as they were"
 _NOTICE_SECONDS = 1.0
 _SAME_SECONDS = 0.5
 """Within them a second signal is the same request: `timeout` and shells signal a process and its group."""

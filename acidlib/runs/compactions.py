@@ -262,10 +262,10 @@ class _RunProgress:
 
     def summary(self) -> str:
         """Return the number of places by their outcome, for a run that was stopped."""
-        given_back = self.scheduler.given_back
-        not_begun = max(0, self._places - self._counted - given_back)
+        stopped = self.scheduler.given_back
+        not_begun = max(0, self._places - self._counted - stopped)
         counts = [(state.value, count) for state, count in self._ended.items()]
-        counts += [("given back", given_back), ("not begun", not_begun)]
+        counts += [("stopped", stopped), ("not begun", not_begun)]
         parts = [f"{count:,} {outcome}" for outcome, count in counts if count]
         if not parts:
             return "no place was begun"

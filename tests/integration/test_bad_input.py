@@ -646,7 +646,7 @@ def test_an_interrupt_gives_everything_back(jobs: Jobs, crud: Path, monkeypatch:
     monkeypatch.setattr(RenameStage, "publish", interrupted)
     ran = jobs("major_compact", *NAMED, crud)
     assert ran.status == 128 + 15
-    assert ran.err.strip().splitlines()[-1] == "error: interrupted by SIGTERM: of 1 place 1 given back"
+    assert ran.err.strip().splitlines()[-1] == "error: interrupted by SIGTERM: of 1 place 1 stopped"
     assert ran.error["kind"] == "interrupted"
     assert added(before, tree(crud)) == set()
     monkeypatch.undo()

@@ -141,7 +141,7 @@ def test_when_spark_has_ended_no_place_fails_for_it(
         assert (ran.status, ran.error["kind"]) == (1, "retry")
         told = ran.error["message"]
     given_back = 24 - len(done) - int(re.search(r"(\d+) not begun", told)[1])
-    assert f"{given_back} given back" in told
+    assert f"{given_back} stopped" in told
     assert first == 1 or done
     states = sorted(row["state"] for row in jobs.shown().values())
     assert states == ["initiated"] * (24 - len(done)) + ["ready for cleaning"] * len(done)

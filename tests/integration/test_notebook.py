@@ -108,7 +108,7 @@ def test_the_button_that_interrupts_a_kernel(kernel: tuple[Any, Any], jobs: Jobs
     while (reply := client.get_shell_msg(timeout=SECONDS))["parent_header"].get("msg_id") != number:
         pass
     assert (reply["content"]["ename"], reply["content"]["evalue"]) == (
-        "KeyboardInterrupt", "of 1 place 1 given back",
+        "KeyboardInterrupt", "of 1 place 1 stopped",
     )  # fmt: skip
     assert [path.name for path in table.iterdir() if path.name[0] in "_."] == []
     again = reply_to("plan.run_unit_task = whole; done = table.compact('major')", ok="done.ok")

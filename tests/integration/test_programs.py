@@ -51,11 +51,11 @@ def test_an_interrupt_gives_everything_back_and_the_program_goes_on(jobs: Jobs, 
     rows = merge.read(table)
     lines = interrupted(table, jobs.queue_url, times=times)
     assert lines == [
-        "interrupted: of 1 place 1 given back",
+        "interrupted: of 1 place 1 stopped",
         "left: []",
         "then: ['ready for cleaning']",
     ]
-    assert [row["state"] for row in jobs.shown().values()] == ["ready for cleaning"], "the request was given back"
+    assert [row["state"] for row in jobs.shown().values()] == ["ready for cleaning"], "the request was withdrawn"
     assert merge.read(table, strict=True) == rows
     assert names(table / "base_0000004") == ["_metadata_acid", "_orc_acid_version", "bucket_00000"]
 

@@ -227,7 +227,7 @@ def test_the_driver_is_stopped_while_executors_write(
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
     assert process.returncode == 143, err
-    assert "interrupted by SIGTERM: of 1 place 1 given back" in err
+    assert "interrupted by SIGTERM: of 1 place 1 stopped" in err
     (place / "_begun").unlink()
     assert added(before, tree(place)) == set()
     assert Jobs(queue_url=f"sqlite:///{home / 'queue.db'}").shown() == {}

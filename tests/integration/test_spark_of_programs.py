@@ -196,7 +196,7 @@ def test_an_interrupt_ends_the_jobs_of_the_run_alone(
     with monkeypatch.context() as patch, ThreadPoolExecutor(1) as pool:
         patch.setattr(plan, "run_unit_task", partial(slow, str(begun), SLOW_SECONDS))
         pressed = pool.submit(interrupt)
-        with pytest.raises(KeyboardInterrupt, match=r"^of 1 place 1 given back$"):
+        with pytest.raises(KeyboardInterrupt, match=r"^of 1 place 1 stopped$"):
             table.compact("major", spark=session, progress=False)
         pressed.result(SLOW_SECONDS)
     assert [path.name for path in crud.iterdir() if path.name[0] in "_."] == []

@@ -101,7 +101,7 @@ class Stopped:
         assert self.status == 128 + by, self.told
         lines = [line for line in self.told.replace("\r", "").splitlines() if "interrupted" in line]
         assert [line[line.index("interrupted") :] for line in lines] == [
-            f"interrupted by {by.name}: of {PLACES} places {PLACES} given back"
+            f"interrupted by {by.name}: of {PLACES} places {PLACES} stopped"
         ]
         assert "Traceback" not in self.told
         if self.command is not PLAIN:

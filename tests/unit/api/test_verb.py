@@ -57,8 +57,8 @@ def test_an_interrupt_says_what_became_of_the_work() -> None:
         raise KeyboardInterrupt
     assert str(raised.value) == "what was done stays, everything else is as it was"
     with pytest.raises(KeyboardInterrupt) as raised, Caller().verb(str.upper):
-        raise KeyboardInterrupt("of 2 places 1 given back")
-    assert str(raised.value) == "of 2 places 1 given back"
+        raise KeyboardInterrupt("of 2 places 1 stopped")
+    assert str(raised.value) == "of 2 places 1 stopped"
 
 
 def test_a_signature_has_every_option() -> None:

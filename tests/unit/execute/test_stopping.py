@@ -88,7 +88,10 @@ def test_the_first_stops_it_in_order(tmp_path: Path, number: signal.Signals) -> 
     told(tmp_path)
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (128 + number, "shielded to its end\ngiven back\n")
-    assert line == f"stopping by {number.name}: publications under way are finished, all other places are given back\n"
+    assert (
+        line
+        == f"stopping by {number.name}: publications under way are finished, all other places are left as they were\n"
+    )
     assert err == ""
 
 
@@ -194,7 +197,7 @@ def test_handlers_of_a_program_wait_for_the_end_of_a_shield(
     process.send_signal(number)
     output, err = process.communicate(timeout=60)
     assert (process.returncode, output.splitlines()) == (0, ["shielded to its end", *out])
-    line = f"stopping by {number.name}: publications under way are finished, all other places are given back"
+    line = f"stopping by {number.name}: publications under way are finished, all other places are left as they were"
     assert err.splitlines() == ([] if before == FLAG else [line])
 
 
