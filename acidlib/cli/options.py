@@ -91,8 +91,8 @@ def common_options(function: _Command) -> _Command:
         "--queue-url",
         metavar="URL",
         envvar=QUEUE_VARIABLE,
-        help="Database of our own queue, in SQLAlchemy's form (a metastore's is still taken as --metastore-db); default: "
-        "a SQLite file (Hive 4: the metastore's own queue).",
+        help="Database of our own queue, in SQLAlchemy's form (a metastore's is still taken as --metastore-db); "
+        "default: a SQLite file (Hive 4: the metastore's own queue).",
     )
     @click.option(
         "--set",
