@@ -55,20 +55,21 @@ class DriverJvm:
         with tempfile.TemporaryDirectory(prefix="acidlib-") as folder:
             gateway = Path(folder, "gateway")
             variables = {**environment, _INFO_PATH: str(gateway), "SPARK_CONNECT_MODE": "0"}
-            process = self._process = Popen(  # noqa: S603 - Spark's own command
-                command,
-                env=variables,
-                pass_fds=files,
-                stdin=PIPE,
-                stdout=PIPE,
-                stderr=STDOUT,  # standard output is the job's
-                start_new_session=True,
-                preexec_fn=ignore_signals,
-            )
-            assert process.stdout is not None
-            self._copier = Thread(target=_copy, args=(process.stdout,), name="acidlib-jvm", daemon=True)
-            self._copier.start()
             try:
+                with STOPPING.shielded():  # in the middle of it nobody would know the process
+                    process = self._process = Popen(  # noqa: S603 - Spark's own command
+                        command,
+                        env=variables,
+                        pass_fds=files,
+                        stdin=PIPE,
+                        stdout=PIPE,
+                        stderr=STDOUT,  # standard output is the job's
+                        start_new_session=True,
+                        preexec_fn=ignore_signals,
+                    )
+                assert process.stdout is not None
+                self._copier = Thread(target=_copy, args=(process.stdout,), name="acidlib-jvm", daemon=True)
+                self._copier.start()
                 while not gateway.is_file():
                     if process.poll() is not None:
                         self._copier.join(_LAST_WORDS_SECONDS)
@@ -78,8 +79,9 @@ class DriverJvm:
                         )
                     time.sleep(_LOOK_SECONDS)
             except BaseException:
-                process.kill()
-                process.wait()
+                if self._process is not None:
+                    self._process.kill()
+                    self._process.wait()
                 raise
             # two numbers of four bytes, the second the length of the secret behind them
             port, length = struct.unpack_from("!ii", data := gateway.read_bytes())

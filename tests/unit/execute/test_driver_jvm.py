@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from acidlib.errors import RetryError
+from acidlib.execute import driver_jvm
 from acidlib.execute.driver_jvm import DriverJvm
 from acidlib.execute.stopping import STOPPING
 
@@ -56,6 +59,29 @@ def test_one_that_does_not_start_is_told(command: list[str], capfd: pytest.Captu
     with pytest.raises(RetryError, match=r"Cannot start Spark: .* has ended with status 3; its output stands above"):
         DriverJvm().start([*command, "ends"], os.environ)
     assert "said on standard error" in capfd.readouterr().err
+
+
+def test_a_run_that_is_stopped_while_it_starts_leaves_none(
+    command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[subprocess.Popen[bytes]] = []
+
+    class Interrupted(subprocess.Popen[bytes]):
+        """There is a process, and the caller does not know it yet."""
+
+        def __init__(self, *arguments: Any, **more: Any) -> None:
+            super().__init__(*arguments, **more)
+            started.append(self)
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(driver_jvm, "Popen", Interrupted)
+    with pytest.raises(KeyboardInterrupt), STOPPING.by_signals(lambda _: None, pytest.fail):
+        DriverJvm().start([*command, str(tmp_path / "mark")], os.environ)
+    try:
+        assert [process.returncode for process in started] == [-signal.SIGKILL]
+    finally:
+        for process in started:
+            process.kill()
 
 
 def test_one_that_is_ended_at_once_has_ended(tmp_path: Path, command: list[str]) -> None:
