@@ -56,7 +56,7 @@ class DriverJvm:
             gateway = Path(folder, "gateway")
             variables = {**environment, _INFO_PATH: str(gateway), "SPARK_CONNECT_MODE": "0"}
             try:
-                with STOPPING.shielded():  # in the middle of it nobody would know the process
+                with STOPPING.shielded():  # an interrupt within it would lose the process
                     process = self._process = Popen(  # noqa: S603 - Spark's own command
                         command,
                         env=variables,
