@@ -29,6 +29,7 @@ from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 from xdist.remote import Producer
 
 from acidlib.orc import compression
+from acidlib.stores.buckets import stage
 
 _WHOLE_RUN, _SLOWEST = 1000, 30
 _SERVERS = (
@@ -37,6 +38,7 @@ _SERVERS = (
 )
 """Fixtures of integration/conftest.py that last as long as a test asks for them."""
 os.environ.setdefault("ACIDLIB_LOG_FORMAT", "words")  # what tests compare has no times in it
+stage.READERS_SECONDS = 0.0  # no reader of a test takes that long
 # how long an example takes, or to make it, is the machine's
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")

@@ -303,10 +303,10 @@ class RequestedDirectory(ClaimedPlace):
                 "made for were compacted and cleaned since; the initiator queues it again where that is due"
             )
 
-    def publishing(self, publication: Publication) -> AbstractContextManager[object]:
-        """Do nothing, as `exclusive`."""
+    def publishing(self, publication: Publication) -> AbstractContextManager[bool]:
+        """Do nothing, as `exclusive`: anybody may read."""
         del publication
-        return nullcontext()
+        return nullcontext(True)
 
     def user_to_note(self) -> None:
         """Return nothing to note."""

@@ -348,16 +348,16 @@ class LockedPlace(ClaimedPlace):
         """Lock readers out."""
         return self._locked(exclusive=True)
 
-    def publishing(self, publication: Publication) -> AbstractContextManager[object]:
+    def publishing(self, publication: Publication) -> AbstractContextManager[bool]:
         """Lock out ALTER and DROP, and for two renames readers as well."""
         return self._locked(exclusive=publication in (Publication.TWO_RENAMES, Publication.FILE_BY_FILE))
 
     @contextmanager
-    def _locked(self, *, exclusive: bool) -> Iterator[None]:
+    def _locked(self, *, exclusive: bool) -> Iterator[bool]:
         lock = self._tables.lock(self.request, exclusive=exclusive)
         self._locks.append(lock)
         try:
-            yield
+            yield not exclusive
         finally:
             self._locks.remove(lock)
             try:

@@ -531,10 +531,10 @@ class Hive4Hold(ClaimedPlace):
                 f"hive.compactor.worker.timeout ({limit:g} s), after which the request is given to another worker"
             )
 
-    def publishing(self, publication: Publication) -> AbstractContextManager[object]:
+    def publishing(self, publication: Publication) -> AbstractContextManager[bool]:
         """Do nothing: no reader sees anything before the commit."""
         del publication
-        return nullcontext()
+        return nullcontext(False)
 
     def transactions_now(self) -> ValidTxnList:
         """Ask the metastore."""

@@ -150,8 +150,11 @@ class CompactionHold(Hold, Protocol):
     def only_clean(self, high_water_mark: int) -> None:
         """Make the request one that only has obsolete directories cleaned, as there is nothing to merge."""
 
-    def publishing(self, publication: Publication) -> AbstractContextManager[object]:
-        """Surround the moments in which results become visible; ConflictError if readers cannot be kept away."""
+    def publishing(self, publication: Publication) -> AbstractContextManager[bool]:
+        """Surround the moments in which results become visible, and yield whether a reader may list the place then.
+
+        ConflictError if readers have to be kept away, and cannot be.
+        """
 
     def transactions_now(self) -> ValidTxnList:
         """Return the transactions as they are now."""

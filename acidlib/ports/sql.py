@@ -326,8 +326,11 @@ class FencedPlace(Hold, Protocol):
     def leave_claim(self) -> None:
         """Let the claim go stale, without asking a file system that does not answer."""
 
-    def publishing(self, publication: Publication) -> AbstractContextManager[object]:
-        """Surround the moments in which results become visible; ConflictError if readers cannot be kept away."""
+    def publishing(self, publication: Publication) -> AbstractContextManager[bool]:
+        """Surround the moments in which results become visible, and yield whether a reader may list the place then.
+
+        ConflictError if readers have to be kept away, and cannot be.
+        """
 
     def user_to_note(self) -> str | None:
         """Return the user that the request has to note before the first byte is written; None = nothing."""
@@ -395,7 +398,7 @@ class SqlHold:
         """Keep readers away as the place can."""
         return self._place.exclusive()
 
-    def publishing(self, publication: Publication) -> AbstractContextManager[object]:
+    def publishing(self, publication: Publication) -> AbstractContextManager[bool]:
         """Keep readers away, where that is needed, as the place can."""
         return self._place.publishing(publication)
 

@@ -357,12 +357,12 @@ class PlaceCompaction:
         names = tuple(directory.name for directory in directories)
         with nullcontext() if counts else self._verifier.around_publication(hold, names):
             self._may_be_visible = True
-            with hold.publishing(way):
+            with hold.publishing(way) as has_readers:
                 if way is Publication.COMMIT:
                     published = stage.publish_hidden(directories, last_check=last_check)
                 else:
                     read = tuple(directory.path for directory in inputs.directories if directory.path)
-                    published = stage.publish(directories, inputs=read, last_check=last_check)
+                    published = stage.publish(directories, inputs=read, last_check=last_check, has_readers=has_readers)
                 reach(Point.PUBLISHED)
                 if counts:
                     with self._removed_on_error(hold, plan, published.directories):

@@ -25,7 +25,7 @@ from acidlib.acid.names import (
 )
 from acidlib.errors import AcidError, ConflictError, CorruptError
 from acidlib.location import Location
-from acidlib.stores.control_files import read_document
+from acidlib.stores.control_files import parse_document
 from acidlib.stores.filesystem import Entry, FileSystem
 from acidlib.stores.renaming.claims import TRIES_TO_CLAIM
 from acidlib.stores.store import STAGING_PREFIX
@@ -49,10 +49,10 @@ def list_location(
 
     The location of the result has the identity of the directory, where the store knows it: what is done by this listing
     is done there. Hidden directories are named but not entered: a run at work in its staging directory does not disturb
-    the listing. The `_metadata_acid` of bases is read. When a directory is removed meanwhile, by a cleaner, everything
-    is listed again, since this listing would mix two states. Raises `missing` when the location is not there,
-    `ConflictError` for a directory that is named and never there, or where names vanish without end, `RefusedError` for
-    a symbolic link below it, `CorruptError` for a damaged `_metadata_acid`.
+    the listing. The `_metadata_acid` of bases is read. When one is replaced meanwhile, or a directory removed by a
+    cleaner, everything is listed again, since this listing would mix two states. Raises `missing` when the location is
+    not there, `ConflictError` for a directory that is named and never there, or where names vanish without end,
+    `RefusedError` for a symbolic link below it, `CorruptError` for a damaged `_metadata_acid`.
 
     `CorruptError`, too, for a base from which a dead run keeps readers until all of it is there, or else, with
     `without_unfinished`, that base is left out: for a first look, by a run that finishes it before it lists again.
@@ -99,24 +99,32 @@ def _base_formats(
     fs: FileSystem, location: Location, entries: tuple[Entry, ...], *, may_be_unfinished: bool
 ) -> dict[str, str]:
     """Return the `dataFormat` of each base with a `_metadata_acid`."""
-    files = {entry.path for entry in entries if not entry.is_directory}
+    lengths = {entry.path: entry.length for entry in entries if not entry.is_directory}
     formats = {}
     for entry in entries:
         if not entry.is_directory or "/" in entry.path or not entry.path.startswith(BASE_PREFIX):
             continue
         path = f"{entry.path}/{METADATA_ACID_FILE}"
-        if path in files:
-            formats[entry.path] = _data_format(fs, f"{location}/{path}", may_be_unfinished=may_be_unfinished)
+        if path in lengths:
+            formats[entry.path] = _data_format(
+                fs, f"{location}/{path}", length=lengths[path], may_be_unfinished=may_be_unfinished
+            )
     return formats
 
 
-def _data_format(fs: FileSystem, path: str, *, may_be_unfinished: bool) -> str:
+def _data_format(fs: FileSystem, path: str, *, length: int, may_be_unfinished: bool) -> str:
     """Return the `dataFormat` of a `_metadata_acid` file, in lower case: compacted, truncated, dropped or ours.
+
+    It is read after the listing, which may lack files of a base that was opened to readers meanwhile. What opens it has
+    another length than what kept it closed: ConflictError for another length than the listed one.
 
     Source: Hive AcidUtils.MetaDataFile, which fails on any other value; so does this (`CorruptError`), because a base
     whose kind is not known may not be read as one that readers see.
     """
-    document = read_document(fs, path, missing=ConflictError)
+    data = fs.read(path, missing=ConflictError)
+    if len(data) != length:
+        raise ConflictError(f"Cannot read {path}: it was replaced after it was listed")
+    document = parse_document(data, path)
     value = document.get("dataFormat") if isinstance(document, dict) else None
     if value == UNFINISHED_FORMAT and may_be_unfinished:
         return UNFINISHED_FORMAT

@@ -286,12 +286,18 @@ class Stage(ABC):
 
     @abstractmethod
     def publish(
-        self, directories: Sequence[StagedDirectory], *, inputs: tuple[str, ...], last_check: Callable[[], None]
+        self,
+        directories: Sequence[StagedDirectory],
+        *,
+        inputs: tuple[str, ...],
+        last_check: Callable[[], None],
+        has_readers: bool = True,
     ) -> Published:
         """Make one or two directories visible, durably: all of it or nothing, or a later run finishes it.
 
-        inputs      relative paths of the files and directories that they were made from
-        last_check  called when all is ready: it raises when the claim is lost or the place has changed
+        inputs       relative paths of the files and directories that they were made from
+        last_check   called when all is ready: it raises when the claim is lost or the place has changed
+        has_readers  whether a reader may list the place meanwhile
 
         ConflictError where a name is taken or another run has revoked this one; nothing has changed then.
         UnknownOutcomeError where it cannot be said whether all is visible: the next run finishes it.

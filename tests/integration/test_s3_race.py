@@ -9,6 +9,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -246,6 +247,24 @@ def test_half_of_a_base_keeps_readers_away(bucket: S3Bucket, place: str) -> None
     assert any(name.startswith("base_0000005/bucket") for name in seen)
     with pytest.raises(CorruptError, match="the base is still being published"):
         list_location(Steps(bucket).files, parse_location(place))
+
+
+def test_a_base_stays_closed_while_readers_may_have_an_older_listing(
+    bucket: S3Bucket, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reader that listed one of its files finds it closed, as long as that is not longer ago than it waits."""
+    waited: list[tuple[float, dict[str, bytes]]] = []
+    clock = SimpleNamespace(sleep=lambda seconds: waited.append((seconds, readers_see(bucket, place))))
+    monkeypatch.setattr(publishing, "time", clock)
+    monkeypatch.setattr(publishing, "READERS_SECONDS", 5.0)
+    publishing_run(bucket, place, TWO_FILES)
+    ((seconds, seen),) = waited
+    assert seconds == 5.0
+    assert b'"dataFormat": "publishing"' in seen["base_0000005/_metadata_acid"]
+    assert {f"base_0000005/bucket_{number:05}" for number in range(2)} < set(seen)
+    assert b'"dataFormat":"compacted"' in readers_see(bucket, place)["base_0000005/_metadata_acid"]
+    publishing_run(bucket, place, Shape(directories=("base_0000007",), files=1), unique="one file")
+    assert len(waited) == 1
 
 
 @pytest.mark.parametrize("inputs", ["there", "gone"])

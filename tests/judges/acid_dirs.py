@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,8 +67,16 @@ class Dir:
 
     @property
     def compacted_base(self) -> bool:
+        """AcidUtils.isCompactedBase; as Hive does, it fails at a data format that it does not know."""
+        if self.visibility is not None:
+            return True
         marker = self.path / "_metadata_acid"
-        return self.visibility is not None or (marker.is_file() and "compacted" in marker.read_text().lower())
+        if not marker.is_file():
+            return False
+        data_format = str(json.loads(marker.read_text())["dataFormat"]).lower()
+        if data_format not in ("compacted", "truncated", "dropped"):
+            raise ReaderError(f"{marker} has the data format {data_format}")
+        return data_format == "compacted"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

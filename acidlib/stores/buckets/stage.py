@@ -5,13 +5,14 @@ a run that aborts it first has discarded all.
 
 Several files of a base whose name hides them from no reader (Hive 3.1) become visible one after the other. There the
 first is a `_metadata_acid` of a kind that no reader knows: each fails at this base instead of reading half of it (Hive
-AcidUtils.MetaDataFile), until the file is replaced by the right one at the end. Nothing keeps readers away from several
-files of deltas: these are refused.
+AcidUtils.MetaDataFile), until the file is replaced by the right one, some seconds after the last of the others. Nothing
+keeps readers away from several files of deltas: these are refused.
 """
 
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -91,7 +92,12 @@ class BucketStage(Stage):
         return StagedDirectory(name=directory, files=lengths)
 
     def publish(
-        self, directories: Sequence[StagedDirectory], *, inputs: tuple[str, ...], last_check: Callable[[], None]
+        self,
+        directories: Sequence[StagedDirectory],
+        *,
+        inputs: tuple[str, ...],
+        last_check: Callable[[], None],
+        has_readers: bool = True,
     ) -> Published:
         """Make one directory visible whose name hides it from no reader; see `Stage.publish`.
 
@@ -118,11 +124,11 @@ class BucketStage(Stage):
             )
         if isinstance(parsed, DeltaDir) and len(directory.files) > 1:
             raise RefusedError(f"{several}; a major compaction makes a base, at which readers wait")
-        return self._publish(directories, inputs, last_check, hidden=False)
+        return self._publish(directories, inputs, last_check, hidden=False, has_readers=has_readers)
 
     def publish_hidden(self, directories: Sequence[StagedDirectory], *, last_check: Callable[[], None]) -> Published:
         require_suffixes(directories)
-        return self._publish(directories, (), last_check, hidden=True)
+        return self._publish(directories, (), last_check, hidden=True, has_readers=False)
 
     def _publish(
         self,
@@ -131,6 +137,7 @@ class BucketStage(Stage):
         last_check: Callable[[], None],
         *,
         hidden: bool,
+        has_readers: bool,
     ) -> Published:
         bucket = self._bucket
         refuse_existing(BucketFileSystem(bucket), self._location, directories)
@@ -147,7 +154,7 @@ class BucketStage(Stage):
         # after any other error the state may still become `recorded`, until `discard` decides
         reach(Point.RECORDED)
         try:
-            complete_all(bucket, publication)
+            complete_all(bucket, publication, has_readers=has_readers)
         except AcidError as error:
             self._end_failed(publication, error)
             raise
@@ -273,10 +280,17 @@ class BucketStage(Stage):
 
 
 THREADS = 16
+READERS_SECONDS = 5.0
+"""For so long a base stays closed after its last file is there. Hive 4, Trino and our own snapshots list all files of a
+place first and read `_metadata_acid` afterwards: one that has listed the base without this file, and reads later than
+that, would read half of it.
+"""
 
 
-def complete_all(bucket: Bucket, publication: UploadPublication) -> None:
+def complete_all(bucket: Bucket, publication: UploadPublication, *, has_readers: bool = True) -> None:
     """Complete a recorded publication. Whichever run does it, and how often, the result is the same.
+
+    has_readers  whether a reader may list the place meanwhile
 
     ConflictError when a part of it can never become visible: it was aborted, or removed since.
     """
@@ -305,6 +319,8 @@ def complete_all(bucket: Bucket, publication: UploadPublication) -> None:
         return
     if metadata_acid is None or metadata_acid.origin != first.origin:
         raise ConflictError(f"Cannot publish {path}: another program has removed or changed it")
+    if has_readers:
+        time.sleep(READERS_SECONDS)
     replace_object(bucket, path, metadata_acid.version, METADATA_ACID, first.origin)
 
 

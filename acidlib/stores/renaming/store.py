@@ -113,7 +113,12 @@ class RenameStage(Stage):
         return StagedDirectory(name=directory, files={file.name: file.length for file in files})
 
     def publish(
-        self, directories: Sequence[StagedDirectory], *, inputs: tuple[str, ...], last_check: Callable[[], None]
+        self,
+        directories: Sequence[StagedDirectory],
+        *,
+        inputs: tuple[str, ...],
+        last_check: Callable[[], None],
+        has_readers: bool = True,  # noqa: ARG002 - a rename shows them all of a directory
     ) -> Published:
         """Make staged directories visible, durably, with their marker files; see `Stage.publish`.
 

@@ -14,6 +14,7 @@ from acidlib.stores.filesystem import Entry
 from acidlib.stores.listing import flush_length, list_location
 from acidlib.stores.renaming import claims
 from acidlib.stores.renaming.local import LocalFileSystem
+from acidlib.stores.store import METADATA_ACID
 from unit.stores.places import FS, put
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
@@ -95,6 +96,25 @@ def test_when_a_base_vanishes_before_its_mark_is_read_all_is_listed_again(tmp_pa
             return found
 
     assert list_location(Racing(), at(tmp_path)).top_directories() == ("base_2",)
+
+
+def test_a_base_that_is_opened_after_it_was_listed_is_listed_again(tmp_path: Path) -> None:
+    """Else a reader would take the files of it that were there for all."""
+    put(tmp_path, "base_2/bucket_00000", "base_1/bucket_00000")
+    (tmp_path / "base_2" / "_metadata_acid").write_text('{"thisFileVersion":"0","dataFormat":"publishing","run":"u"}')
+
+    class Racing(LocalFileSystem):
+        def list_tree(
+            self, path: str, *, enter_hidden: bool = True, missing: type[AcidError] = CorruptError
+        ) -> tuple[Entry, ...]:
+            found = super().list_tree(path, enter_hidden=enter_hidden, missing=missing)
+            put(tmp_path, "base_2/bucket_00001")
+            (tmp_path / "base_2" / "_metadata_acid").write_bytes(METADATA_ACID)
+            return found
+
+    listing = list_location(Racing(), at(tmp_path))
+    assert listing.compacted_bases == {"base_2"}
+    assert {file.path for file in listing.files} >= {"base_2/bucket_00000", "base_2/bucket_00001"}
 
 
 def test_a_directory_that_comes_and_goes_does_not_end_the_listing(tmp_path: Path) -> None:
