@@ -37,6 +37,7 @@ import acidlib
 from acidlib.api.caller import Caller
 from acidlib.errors import AcidError
 from acidlib.location import Location, parse_location
+from acidlib.stores.buckets import stage
 from acidlib.stores.renaming.ozone_client import HTTPFS
 from integration.harness import AROUND, IN_PROCESS, Jobs, probed
 
@@ -369,6 +370,7 @@ def soak(table: Soaked, folder: Path) -> None:
 
 def test_in_google_cloud_storage(gcs_server: GcsServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(AROUND, "hadoop", gcs_server.properties())
+    monkeypatch.setattr(stage, "READERS_SECONDS", 5.0)  # here are readers
     soak(in_gcs(gcs_server), tmp_path)
 
 
