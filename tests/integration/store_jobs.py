@@ -82,7 +82,7 @@ def leave_the_same_rows(
     remote = upload(local, local.name)
     there = jobs(f"{kind}_compact", "--location", str(remote), *asked(table), "--verify")
     here = jobs(f"{kind}_compact", "--location", local, *asked(table))
-    assert there.status == here.status
+    assert there.status == here.status, there
     assert all(one["verification"] for one in there.compactions if one["output_directories"])
     copy = download(remote, tmp_path / "copy/t")
     assert _rows(table, copy) == before

@@ -233,8 +233,7 @@ class BucketSource(AheadSource):
         return self._total
 
     def close(self) -> None:
-        """Close for good, and drop the windows of the object; a second call does nothing."""
-        super().close()
+        """Drop the windows of the object. Ranges that a sink has to copy yet can be read all the same."""
         self._windows.forget(self)
 
     def _found(self, offset: int, size: int) -> bytes | None:
