@@ -75,6 +75,8 @@ NO_LOCK = (
 )
 _TRIES = 20
 _PAUSE_SECONDS = 0.25
+_TRIES_TO_LIST = 80
+"""For a publication in several steps: in a bucket it keeps a base closed for some seconds (`READERS_SECONDS`)."""
 
 
 class Snapshot:
@@ -533,7 +535,7 @@ def _in_threads(environment: Environment) -> Each:
 def _whole_listing(stores: Stores, place: Place, pause: Callable[[float], None]) -> Listing:
     """List a place while no publication in several steps is half done there, of a run that works or that has died."""
     location, fs = place.location, stores.fs(place.location)
-    for _ in range(_TRIES):
+    for _ in range(_TRIES_TO_LIST):
         try:
             listing = list_location(fs, location, without_unfinished=True, missing=MissingError)
         except MissingError:
