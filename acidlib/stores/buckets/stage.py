@@ -281,9 +281,11 @@ class BucketStage(Stage):
 
 THREADS = 16
 READERS_SECONDS = 5.0
-"""For so long a base stays closed after its last file is there. Hive 4 and Trino list all files of a place first and read
-`_metadata_acid` afterwards: one that has listed the base without this file, and reads later than that, would read half
-of it (Hive `AcidUtils.isCompactedBase`, Trino `AcidTables.getAcidState`).
+"""For so long a base stays closed after its last file is there.
+
+Hive 4 and Trino list all files of a place first and read `_metadata_acid` afterwards: one that has listed the base
+without this file, and reads later than that, would read half of it (Hive `AcidUtils.isCompactedBase`, Trino
+`AcidTables.getAcidState`).
 """
 
 
