@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 
 from acidlib.datafiles import kept_range
+from acidlib.errors import CorruptError, RetryError
 from acidlib.memory import Memory
 from acidlib.stores.store import require_inside
 
@@ -70,6 +71,16 @@ class AheadSource(ABC):
     @abstractmethod
     def _fetched(self, offset: int, size: int) -> bytes:
         """Return a range by one request."""
+
+    def _require_length(self, length: int) -> None:
+        """Raise CorruptError for a file of a length that is less than the listed one."""
+        if length < self.length:
+            raise CorruptError(f"Cannot read {self.name}: it has {length} bytes and was listed with {self.length}")
+
+    def _require_size(self, data: bytes, offset: int, size: int) -> None:
+        """Raise RetryError unless an answer has as many bytes as were asked for."""
+        if len(data) != size:
+            raise RetryError(f"Cannot read {self.name}: {len(data)} of {size} bytes at {offset} came")
 
     def _found(self, offset: int, size: int) -> bytes | None:
         """Return a range that a window holds all of, if there is one."""

@@ -207,19 +207,19 @@ PIECE_BYTES = 4 << 20
 """Bytes that are copied at a time where a file goes through this process."""
 
 
-def copy_through(sink: SinkFile, source: SourceFile, offset: int, size: int) -> None:
+def copy_through(sink: SinkFile, source: SourceFile, offset: int, size: int, *, piece: int = PIECE_BYTES) -> None:
     """Append a range of another file to a sink by reads and writes; while a piece is written the next one is read."""
-    if size <= PIECE_BYTES:
+    if size <= piece:
         sink.write(source.read(offset, size))
         return
     end = offset + size
-    starts = range(offset, end, PIECE_BYTES)
+    starts = range(offset, end, piece)
     with ThreadPoolExecutor(1, "acidlib-read") as reading:
-        coming = reading.submit(source.read, offset, PIECE_BYTES)
+        coming = reading.submit(source.read, offset, piece)
         for start in starts[1:]:
             with asking("read", source.name):
                 data = coming.result()
-            coming = reading.submit(source.read, start, min(PIECE_BYTES, end - start))
+            coming = reading.submit(source.read, start, min(piece, end - start))
             sink.write(data)
         with asking("read", source.name):
             data = coming.result()

@@ -257,8 +257,7 @@ class BucketSource(AheadSource):
         return answer.data
 
     def _saw(self, version: str, total: int) -> None:
-        if total < self.length:
-            raise CorruptError(f"Cannot read {self.name}: it has {total} bytes and was listed with {self.length}")
+        self._require_length(total)
         if self._version is None:
             self._version, self._total = version, total
 

@@ -38,7 +38,7 @@ from acidlib.stores.reading import END_BYTES, MAX_BYTES_AHEAD, AheadSource
 from acidlib.stores.renaming.abfs_client import CHANGED, AnswerError, Container, PathStatus
 from acidlib.stores.renaming.abfs_trials import abfs_promises
 from acidlib.stores.renaming.store import RenameStore
-from acidlib.stores.store import NEW, TaskFiles
+from acidlib.stores.store import NEW, TaskFiles, copy_through
 from acidlib.waiting import asking
 
 _PIECE = 8 << 20
@@ -79,19 +79,14 @@ class AbfsSource(AheadSource):
                         f"Cannot read {self.name}: another file took its place while it was read"
                     ) from error
                 if error.answer.status == 416:
-                    self._check_size(_require_file(self._container, self.name).length)
+                    self._require_length(_require_file(self._container, self.name).length)
                 raise
             if answer.headers.get("x-ms-resource-type") == "directory":
                 raise CorruptError(f"Cannot read {self.name}: it is a directory")
-            self._check_size(int(answer.headers.get("content-range", "").rpartition("/")[2] or -1))
+            self._require_length(int(answer.headers.get("content-range", "").rpartition("/")[2] or -1))
         self._version = answer.headers["etag"]
-        if len(answer.body) != size:
-            raise RetryError(f"Cannot read {self.name}: {len(answer.body)} of {size} bytes at {offset} came")
+        self._require_size(answer.body, offset, size)
         return answer.body
-
-    def _check_size(self, size: int) -> None:
-        if size < self.length:
-            raise CorruptError(f"Cannot read {self.name}: it has {size} bytes and was listed with {self.length}")
 
 
 def _require_file(container: Container, path: str) -> PathStatus:
@@ -138,13 +133,7 @@ class AbfsSink:
 
     def copy(self, source: SourceFile, offset: int, size: int) -> None:
         """Append a range of another file, through this process: the service copies no ranges."""
-        end = offset + size
-        while offset < end:
-            count = min(_PIECE, end - offset)
-            with asking("read", source.name):
-                data = source.read(offset, count)
-            self.write(data)
-            offset += count
+        copy_through(self, source, offset, size, piece=_PIECE)
 
     def close(self, *, durable: bool = True) -> None:  # noqa: ARG002 - each answer says that it is
         """Send the rest, and make all of it the contents of the file."""

@@ -75,8 +75,7 @@ class HdfsSource(AheadSource):
             self._open()
             with raising_hdfs_errors("read", self.name):
                 data = self._reader.read_range(offset, size)
-        if len(data) != size:
-            raise RetryError(f"Cannot read {self.name}: {len(data)} of {size} bytes at {offset} came")
+        self._require_size(data, offset, size)
         return data
 
     def _open(self) -> None:
@@ -88,10 +87,7 @@ class HdfsSource(AheadSource):
             status, self._reader = self._node.ask(look)
         if self._modified not in (None, status.modification_time):
             raise CorruptError(f"Cannot read {self.name}: another file took its place while it was read")
-        if status.length < self.length:
-            raise CorruptError(
-                f"Cannot read {self.name}: it has {status.length} bytes and was listed with {self.length}"
-            )
+        self._require_length(status.length)
         refuse_unfinished(self.name, self.length, len(self._reader))
         self._modified = status.modification_time
 

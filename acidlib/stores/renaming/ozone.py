@@ -94,10 +94,6 @@ class OzoneSource(AheadSource):
         self._require_length(status["length"])
         self._identity = _identity(status)
 
-    def _require_length(self, length: int) -> None:
-        if length < self.length:
-            raise CorruptError(f"Cannot read {self.name}: it has {length} bytes and was listed with {self.length}")
-
     def _fetched(self, offset: int, size: int) -> bytes:
         with raising_ozone_errors("read", self.name):
             data = self._server.question(self.name, "OPEN", offset=offset, length=size)
@@ -105,10 +101,6 @@ class OzoneSource(AheadSource):
                 raise CorruptError(f"Cannot read {self.name}: another file took its place while it was read")
         self._require_size(data, offset, size)
         return data
-
-    def _require_size(self, data: bytes, offset: int, size: int) -> None:
-        if len(data) != size:
-            raise RetryError(f"Cannot read {self.name}: {len(data)} of {size} bytes at {offset} came")
 
 
 class OzoneSink:
