@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -13,10 +14,12 @@ from judges.plain_rows import insert_only_rows
 from long_runs import amount
 
 from acidlib.location import Location
-from integration.harness import Jobs, Ran, fixture, tree
+from integration.harness import AROUND, Jobs, Ran, fixture, tree
 
+ALL = ("--all-committed",)
 NOW = ("--retention", "0s")
 KINDS = ("minor", "major")
+UNCLEAR = re.compile(r"Traceback|botocore|urllib3|unexpected|Exception|object at 0x|\bNone\b(?!-)|  ")
 Upload = Callable[[Path, str], Location]
 Download = Callable[[Location, Path], Path]
 
@@ -98,3 +101,40 @@ def _rows(table: Fixture, place: Path) -> object:
     if table.insert_only:
         return [insert_only_rows(part, table.write_ids, generation=table.generation) for part in parts]
     return [merge.read(part, table.write_ids, generation=table.generation, strict=True) for part in parts]
+
+
+# --- with something wrong ---------------------------------------------------------------------------------------------
+
+
+def clear(text: str) -> str:
+    """A reason: one line that people understand."""
+    assert "\n" not in text
+    assert not UNCLEAR.search(text), text
+    assert re.match(r"Cannot .*: [^ ]", text), text
+    return text
+
+
+def awaiting_cleaning(
+    folder: Path, upload: Callable[[Path], Location], properties: Mapping[str, str]
+) -> tuple[Location, Path]:
+    """A table that awaits its cleaning, and the queue that says so."""
+    place, queue = upload(fixture("hive3/a_crud", folder / "t")), folder / "queue.db"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(AROUND, "hadoop", properties)
+        patch.setenv("ACIDLIB_HOME", str(folder))
+        Jobs(queue_url=f"sqlite:///{queue}").good("major_compact", "--location", str(place), *ALL)
+    return place, queue
+
+
+def end_in_one_line(jobs: Jobs, place: Location, because: str, *, named: str | None = None) -> None:
+    """Each job at a place that awaits its cleaning says why it does nothing there, and names the place, or `named`."""
+    for job in ("initiator", "major_compact", "minor_compact"):
+        ran = jobs(job, "--location", str(place), *ALL)
+        assert ran.status == 1, ran
+        assert because in clear(ran.error["message"]), ran
+        assert (str(place) if named is None else named) in ran.error["message"], ran
+        assert ran.err == f"error: {ran.error['message']}\n", ran
+    ran = jobs("cleaner", *NOW)
+    (entry,) = ran.document["cleanings"]
+    assert (ran.status, entry["state"], entry["removed"]) == (3, "failed", []), ran
+    assert because in clear(entry["reason"]), ran

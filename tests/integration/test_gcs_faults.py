@@ -27,12 +27,11 @@ from acidlib.location import Location
 from acidlib.points import KILL_AT, Point
 from integration.children import Child
 from integration.harness import AROUND, Jobs, Ran, fixture
-from integration.test_s3_bad_input import clear
+from integration.store_jobs import NOW, awaiting_cleaning, clear, end_in_one_line
 
 pytestmark = pytest.mark.live
 
 ALL = ("--all-committed",)
-NOW = ("--retention", "0s")
 DAYS = 86_400
 ONCE = {"fs.gs.http.max.retry": "0"}
 BUSY = refusal(429, "rateLimitExceeded", "The object exceeded the rate limit.")
@@ -125,13 +124,9 @@ FROM_THE_START: dict[str, tuple[dict[str, str], Fault | None, str]] = {
 @pytest.fixture(scope="module")
 def compacted(gcs_server: GcsServer, tmp_path_factory: pytest.TempPathFactory) -> tuple[Location, Path]:
     """A table that awaits its cleaning, and the queue that says so."""
-    made = tmp_path_factory.mktemp("compacted")
-    place, queue = uploaded(gcs_server, fixture("hive3/a_crud", made / "t")), made / "queue.db"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(AROUND, "hadoop", gcs_server.properties())
-        patch.setenv("ACIDLIB_HOME", str(made))
-        Jobs(queue_url=f"sqlite:///{queue}").good("major_compact", "--location", str(place), *ALL)
-    return place, queue
+    return awaiting_cleaning(
+        tmp_path_factory.mktemp("compacted"), partial(uploaded, gcs_server), gcs_server.properties()
+    )
 
 
 @pytest.mark.parametrize("what", amount(list(FROM_THE_START)[2::4], long=list(FROM_THE_START)))
@@ -152,16 +147,7 @@ def test_a_bucket_that_cannot_be_used(
     before = objects(gcs_server, place)
     monkeypatch.setattr(AROUND, "hadoop", {**AROUND.hadoop, **properties})
     with door.at_fault(fault):
-        for job in ("initiator", "major_compact", "minor_compact"):
-            ran = jobs(job, "--location", str(place), *ALL)
-            assert ran.status == 1
-            assert because in clear(ran.error["message"])
-            assert str(place) in ran.error["message"]
-            assert ran.err == f"error: {ran.error['message']}\n"
-        ran = jobs("cleaner", *NOW)
-    (entry,) = ran.document["cleanings"]
-    assert (ran.status, entry["state"], entry["removed"]) == (3, "failed", [])
-    assert because in clear(entry["reason"])
+        end_in_one_line(jobs, place, because)
     assert objects(gcs_server, place) == before
 
 

@@ -7,6 +7,7 @@ import shutil
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -19,14 +20,13 @@ from servers.s3_door import S3Door, refusal
 
 from acidlib.location import Location
 from integration.harness import AROUND, Jobs, fixture
+from integration.store_jobs import NOW, awaiting_cleaning, clear, end_in_one_line
 
 pytestmark = pytest.mark.live
 
 CRUD = "hive3/a_crud"
 ALL = ("--all-committed",)
-NOW = ("--retention", "0s")
 RESULT = ["base_0000004"]
-UNCLEAR = re.compile(r"Traceback|botocore|urllib3|unexpected|Exception|object at 0x|\bNone\b(?!-)|  ")
 SLOW_DOWN = refusal(503, "SlowDown", "Please reduce your request rate.")
 DENIED = refusal(403, "AccessDenied", "Access Denied")
 BROKEN = refusal(500, "InternalError", "We encountered an internal error.")
@@ -73,14 +73,6 @@ def in_flight(server: S3Server, place: Location) -> list[tuple[str, str]]:
 def rows(server: S3Server, place: Location, tmp_path: Path) -> list[merge.Row]:
     """What a reader that is not ours sees."""
     return merge.read(downloaded(server, place, tmp_path / "seen/t"), "", generation=3)
-
-
-def clear(text: str) -> str:
-    """A reason: one line that people understand."""
-    assert "\n" not in text
-    assert not UNCLEAR.search(text), text
-    assert re.match(r"Cannot .*: [^ ]", text), text
-    return text
 
 
 def settle(server: S3Server, jobs: Jobs, place: Location, before: list[merge.Row], tmp_path: Path) -> None:
@@ -130,13 +122,7 @@ FROM_THE_START = {
 @pytest.fixture(scope="module")
 def compacted(s3_server: S3Server, tmp_path_factory: pytest.TempPathFactory) -> tuple[Location, Path]:
     """A table that awaits its cleaning, and the queue that says so."""
-    made = tmp_path_factory.mktemp("compacted")
-    place, queue = uploaded(s3_server, fixture(CRUD, made / "t")), made / "queue.db"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(AROUND, "hadoop", s3_server.properties())
-        patch.setenv("ACIDLIB_HOME", str(made))
-        Jobs(queue_url=f"sqlite:///{queue}").good("major_compact", "--location", str(place), *ALL)
-    return place, queue
+    return awaiting_cleaning(tmp_path_factory.mktemp("compacted"), partial(uploaded, s3_server), s3_server.properties())
 
 
 @pytest.mark.parametrize("what", FROM_THE_START)
@@ -156,16 +142,7 @@ def test_a_bucket_that_cannot_be_used(
     before = objects(s3_server, place)
     monkeypatch.setattr(AROUND, "hadoop", {**AROUND.hadoop, **properties})
     with door.at_fault(fault):
-        for job in ("initiator", "major_compact", "minor_compact"):
-            ran = jobs(job, "--location", str(place), *ALL)
-            assert ran.status == 1
-            assert because in clear(ran.error["message"])
-            assert str(place) in ran.error["message"] or what == "no URL"
-            assert ran.err == f"error: {ran.error['message']}\n"
-        ran = jobs("cleaner", *NOW)
-    (entry,) = ran.document["cleanings"]
-    assert (ran.status, entry["state"], entry["removed"]) == (3, "failed", [])
-    assert because in clear(entry["reason"])
+        end_in_one_line(jobs, place, because, named="" if what == "no URL" else str(place))
     assert objects(s3_server, place) == before
 
 
